@@ -1,0 +1,4 @@
+//! placeholder
+#![forbid(unsafe_code)]
+#[cfg(feature = "testing")]
+pub mod testing;
