@@ -1,0 +1,204 @@
+//! The acquire round: sent to all nodes at once, decided at the quorum, undone where it was not won.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::error::{AcquireError, InvalidRequest, TooFewNodes};
+use crate::fanout::Fanout;
+use crate::fleet::Fleet;
+use crate::hold::Hold;
+use crate::lease::Lease;
+use crate::node::{Answer, Command, Deletion, NodeError, Target, Vote};
+use crate::quorum::{Tally, Verdict};
+use crate::request::Plan;
+use crate::retry::Backoff;
+use crate::seats::{Seat, Seats};
+use crate::token::Token;
+
+/// `acquire` goes on for so long while too few nodes answer.
+const NO_QUORUM_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How a round ended.
+pub(crate) enum Outcome {
+    Won(Lease),
+    /// A quorum answered, and the key was not won.
+    Held,
+    NoQuorum(TooFewNodes),
+}
+
+/// Rounds until one is won, with jitter between them, for at most `plan.wait`.
+pub(crate) async fn acquire(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Lease, AcquireError> {
+    let clock = &fleet.clock;
+    let begun = clock.now();
+    let end = begun.after(plan.wait);
+    let mut no_quorum_since = None;
+    let mut backoff = Backoff::contention();
+    loop {
+        let round_begun = clock.now();
+        let too_few = match round(fleet, plan).await? {
+            Outcome::Won(lease) => return Ok(lease),
+            Outcome::Held => {
+                no_quorum_since = None;
+                None
+            }
+            Outcome::NoQuorum(too_few) => Some(too_few),
+        };
+        let now = clock.now();
+        let mut until = end;
+        if let Some(too_few) = too_few {
+            let since = *no_quorum_since.get_or_insert(round_begun);
+            until = end.min(since.after(NO_QUORUM_PATIENCE));
+            if now >= until {
+                return Err(too_few.into());
+            }
+        } else if now >= until {
+            return Err(AcquireError::TimedOut { key: plan.keys[0].clone(), waited: now.since(begun) });
+        }
+        tokio::time::sleep(backoff.delay().min(until.since(now))).await;
+    }
+}
+
+/// One round, as in the Redlock specification.
+pub(crate) async fn round(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Outcome, AcquireError> {
+    if fleet.is_closed() {
+        return Err(InvalidRequest::Closed.into());
+    }
+    let token =
+        Token::random().map_err(|error| InvalidRequest::NoRandomness { reason: error.to_string() })?;
+    let mut round = Round::send(fleet.clone(), plan, token);
+    let verdict = round.decide().await;
+    let deadline = plan.ttl.deadline(round.sent);
+    Ok(match verdict {
+        Verdict::Won if fleet.clock.now() < deadline => Outcome::Won(round.into_lease(plan)),
+        Verdict::Refused => Outcome::Held,
+        Verdict::Won | Verdict::NoQuorum | Verdict::Open => {
+            Outcome::NoQuorum(fleet.too_few(round.tally.answered(), round.errors.drain(..)))
+        }
+    })
+}
+
+/// A round that is sent. Dropping it undoes it, unless it became a lease.
+struct Round {
+    fleet: Arc<Fleet>,
+    target: Arc<Target>,
+    /// The clock before the first send.
+    sent: Timestamp,
+    /// A vote counts only up to this.
+    limit: Timestamp,
+    /// When the keys have run out by themselves, counted from the send.
+    lifetime: Duration,
+    votes: Fanout,
+    tally: Tally,
+    seats: Seats,
+    errors: Vec<NodeError>,
+    won: bool,
+}
+
+impl Round {
+    fn send(fleet: Arc<Fleet>, plan: &Plan, token: Token) -> Self {
+        let nodes = fleet.nodes.len();
+        let target = Arc::new(Target::new(plan.names.clone(), token));
+        let sent = fleet.clock.now();
+        let command = Command::Acquire { target: target.clone(), ttl: plan.ttl };
+        let votes = Fanout::ask(&fleet.nodes, &command);
+        Self {
+            target,
+            sent,
+            limit: sent.after(plan.ttl.round_timeout(fleet.node_timeout)),
+            lifetime: plan.ttl.duration() + Duration::from_secs(1),
+            votes,
+            tally: Tally::new(nodes),
+            seats: Seats::new(nodes),
+            errors: Vec::new(),
+            won: false,
+            fleet,
+        }
+    }
+
+    /// Counts votes as they come, until the outcome is certain or no more votes count.
+    async fn decide(&mut self) -> Verdict {
+        let clock = self.fleet.clock.clone();
+        let overdue = clock.sleep_until(self.limit);
+        tokio::pin!(overdue);
+        loop {
+            match self.tally.verdict() {
+                Verdict::Open => {}
+                certain => return certain,
+            }
+            tokio::select! {
+                biased;
+                (node, answer) = self.votes.next() => {
+                    // A forgotten grant of a slower round could meet a node that is no longer young.
+                    if clock.now() > self.limit {
+                        self.count_late(node, &answer);
+                        break;
+                    }
+                    self.count(node, answer);
+                }
+                () = &mut overdue => break,
+            }
+        }
+        let overdue: Vec<NodeError> = self.votes.open().map(|(_, reply)| reply.overdue()).collect();
+        self.errors.extend(overdue);
+        self.tally.close()
+    }
+
+    fn count(&mut self, node: usize, answer: Answer) {
+        self.seats.set_answered(node, Seat::Never, &answer);
+        match answer {
+            Ok(Vote::Yes) => self.tally.yes(),
+            Ok(Vote::No) => self.tally.no(),
+            Err(error) => {
+                self.tally.failed();
+                self.errors.push(error);
+            }
+        }
+    }
+
+    /// An answer that came too late is no vote, but tells what is to be undone.
+    fn count_late(&mut self, node: usize, answer: &Answer) {
+        self.seats.set_answered(node, Seat::Never, answer);
+        self.tally.failed();
+        self.errors.push(self.fleet.nodes[node].overdue());
+    }
+
+    fn into_lease(mut self, plan: &Plan) -> Lease {
+        self.won = true;
+        for node in 0..self.fleet.nodes.len() {
+            if self.votes.abandon(node) {
+                self.seats.set_sent(node);
+            }
+        }
+        let hold = Arc::new(Hold::new(
+            self.fleet.clone(),
+            plan.keys.clone(),
+            self.target.clone(),
+            plan.upkeep,
+            (self.sent, plan.ttl),
+            self.seats.clone(),
+        ));
+        // What is not on all nodes is filled in once the answers that were not waited for are due.
+        self.fleet.registry.add(self.limit, &hold);
+        Lease::new(hold)
+    }
+}
+
+impl Drop for Round {
+    /// Undoes the round on every node on which something was or may have been set.
+    fn drop(&mut self) {
+        if self.won {
+            return;
+        }
+        for node in 0..self.fleet.nodes.len() {
+            if self.votes.abandon(node) {
+                self.seats.set_sent(node);
+            }
+        }
+        let until = self.fleet.clock.now().after(self.lifetime);
+        for node in self.seats.touched() {
+            // The deletion goes on without its reply.
+            drop(self.fleet.nodes[node].delete(&self.target, Deletion { sent: self.sent, until }));
+        }
+    }
+}

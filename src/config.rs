@@ -1,0 +1,166 @@
+//! The builder, all defaults, and their validation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::ConnectError;
+use crate::fleet::Fleet;
+use crate::key::Key;
+use crate::node::address::Address;
+use crate::node::connection::RedisConnector;
+use crate::node::{Connector, Node, Timing};
+use crate::redlock::Redlock;
+
+/// The TTL of a lease.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(10);
+/// How long `acquire` waits.
+pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+/// How long a round waits for a node.
+const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The longest TTL that may be asked.
+const DEFAULT_MAX_TTL: Duration = Duration::from_secs(60);
+/// The least `max_ttl`.
+const LEAST_MAX_TTL: Duration = Duration::from_secs(3);
+
+/// How to reach the nodes; made by [`Redlock::builder`].
+#[must_use = "nothing is connected before `connect()` is awaited"]
+#[derive(Clone)]
+pub struct Builder {
+    nodes: Vec<String>,
+    namespace: Vec<u8>,
+    node_timeout: Duration,
+    max_ttl: Duration,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            nodes: Vec::new(),
+            namespace: Vec::new(),
+            node_timeout: DEFAULT_NODE_TIMEOUT,
+            max_ttl: DEFAULT_MAX_TTL,
+        }
+    }
+
+    /// The addresses of the nodes, each an independent master: `redis://`, `rediss://` (feature `tls`)
+    /// or `unix://`, with user, password (percent-encoded) and database number where needed. Replaces
+    /// those given before.
+    ///
+    /// Every client of a key must be given the same nodes: clients with different sets do not exclude
+    /// each other.
+    pub fn nodes<I>(mut self, addresses: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.nodes = addresses.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Put before each key on the nodes; default none. A namespace is a world of its own: all that is
+    /// written stands behind it, so that the ACL pattern `~namespace*` suffices.
+    pub fn namespace(mut self, namespace: impl Into<Key>) -> Self {
+        self.namespace = namespace.into().as_bytes().to_vec();
+        self
+    }
+
+    /// How long a round waits for a node, at most; default 500 ms. No round waits longer than a fifth of
+    /// its TTL.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.node_timeout = timeout;
+        self
+    }
+
+    /// The longest TTL that may be asked; default 60 s, at least 3 s. It must be the same for all clients
+    /// of the nodes.
+    pub fn max_ttl(mut self, ttl: Duration) -> Self {
+        self.max_ttl = ttl;
+        self
+    }
+
+    /// Starts to connect to all nodes, and waits until each was tried, for at most the node timeout.
+    ///
+    /// The nodes need not be up: one that comes up later is taken in. Must be called within a tokio
+    /// runtime, which must live as long as the leases.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong in itself: no node, a bad address, one server twice, an option out of its range.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends what it started.
+    pub async fn connect(self) -> Result<Redlock, ConnectError> {
+        self.check_times()?;
+        let addresses = parse(&self.nodes)?;
+        let connectors = addresses.into_iter().map(|address| {
+            let name: Arc<str> = address.to_string().into();
+            let connector = RedisConnector::new(name.clone(), address, self.namespace.clone());
+            (name, Arc::new(connector) as Arc<dyn Connector>)
+        });
+        Ok(self.clone().start(connectors.collect(), Clock::System).await)
+    }
+
+    /// Starts the nodes, and waits until each was tried.
+    pub(crate) async fn start(self, nodes: Vec<(Arc<str>, Arc<dyn Connector>)>, clock: Clock) -> Redlock {
+        let timing = Timing { node_timeout: self.node_timeout, max_ttl: self.max_ttl };
+        let start = |(name, connector)| Node::start(name, connector, clock.clone(), timing);
+        let nodes: Vec<Node> = nodes.into_iter().map(start).collect();
+        let tried = futures::future::join_all(nodes.iter().map(Node::tried));
+        // Whoever needs longer is taken in when it is there.
+        let _ = tokio::time::timeout(self.node_timeout, tried).await;
+        Redlock::new(Fleet::new(nodes, clock, self.namespace, self.node_timeout, self.max_ttl))
+    }
+
+    fn check_times(&self) -> Result<(), ConnectError> {
+        let invalid = |option, reason| Err(ConnectError::InvalidOption { option, reason });
+        if self.max_ttl < LEAST_MAX_TTL {
+            let reason = format!("{:?} is too short: use at least {LEAST_MAX_TTL:?}", self.max_ttl);
+            return invalid("max_ttl", reason);
+        }
+        // A round must end long before the longest lease; this also keeps sums of times in range.
+        if self.max_ttl > Duration::from_secs(365 * 86_400) {
+            return invalid("max_ttl", format!("{:?} is above a year", self.max_ttl));
+        }
+        if self.node_timeout < Duration::from_millis(1) || self.node_timeout > self.max_ttl {
+            let reason = format!(
+                "{:?} is out of range: use between 1 ms and max_ttl ({:?})",
+                self.node_timeout, self.max_ttl
+            );
+            return invalid("node_timeout", reason);
+        }
+        Ok(())
+    }
+}
+
+fn parse(urls: &[String]) -> Result<Vec<Address>, ConnectError> {
+    if urls.is_empty() {
+        return Err(ConnectError::NoNodes);
+    }
+    let mut addresses: Vec<Address> = Vec::new();
+    for (index, url) in urls.iter().enumerate() {
+        let address = Address::parse(url).map_err(|bad| ConnectError::BadAddress {
+            position: index + 1,
+            address: bad.shown,
+            reason: bad.reason,
+        })?;
+        if let Some(first) = addresses.iter().position(|other| other.is_same_server(&address)) {
+            let address = address.to_string();
+            return Err(ConnectError::SameNode { first: first + 1, second: index + 1, address });
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+impl std::fmt::Debug for Builder {
+    /// Shows no address as it was given: it may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("nodes", &self.nodes.len())
+            .field("node_timeout", &self.node_timeout)
+            .field("max_ttl", &self.max_ttl)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,61 @@
+//! The nodes of one `Redlock`, and what all rounds on them have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::error::{NodeErrors, TooFewNodes};
+use crate::node::{Node, NodeError};
+use crate::quorum::quorum;
+use crate::watchdog::Registry;
+
+pub(crate) struct Fleet {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) clock: Clock,
+    pub(crate) namespace: Vec<u8>,
+    pub(crate) node_timeout: Duration,
+    pub(crate) max_ttl: Duration,
+    /// The leases that are held.
+    pub(crate) registry: Arc<Registry>,
+    closed: AtomicBool,
+}
+
+impl Fleet {
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        clock: Clock,
+        namespace: Vec<u8>,
+        node_timeout: Duration,
+        max_ttl: Duration,
+    ) -> Self {
+        let registry = Registry::start(clock.clone());
+        Self { nodes, clock, namespace, node_timeout, max_ttl, registry, closed: AtomicBool::new(false) }
+    }
+
+    /// No more leases from now on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// The error of a round in which `answered` nodes answered and `errors` did not.
+    pub(crate) fn too_few(
+        &self,
+        answered: usize,
+        errors: impl IntoIterator<Item = NodeError>,
+    ) -> TooFewNodes {
+        let nodes = self.nodes.len();
+        let failed: NodeErrors = errors.into_iter().collect();
+        TooFewNodes { nodes, needed: quorum(nodes), answered, failed }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.registry.stop();
+    }
+}

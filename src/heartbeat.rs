@@ -1,0 +1,301 @@
+//! The task of one lease: renews it, fills it in, heals it, and announces its loss.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::error::{LossReason, NodeErrors};
+use crate::fanout::Fanout;
+use crate::hold::{ExtendRequest, Hold, Renewal};
+use crate::node::{Answer, Command, NodeError, Vote};
+use crate::quorum::{Tally, Verdict, quorum};
+use crate::seats::Seat;
+use crate::validity::Ttl;
+
+/// A loss is announced so much before the end of validity: timers tick in milliseconds, and late.
+const TIMER_SLACK: Duration = Duration::from_millis(2);
+/// Bounds of the pause after a renewal that failed.
+const RETRY_MIN: Duration = Duration::from_millis(10);
+const RETRY_MAX: Duration = Duration::from_millis(500);
+
+/// What was last sent to a node, and is not answered yet.
+#[derive(Clone, Copy)]
+enum Sent {
+    Extend {
+        at: Timestamp,
+        ttl: Ttl,
+    },
+    /// A SET on a node that did not hold the key, and its seat before.
+    Heal {
+        before: Seat,
+    },
+}
+
+/// A renewal under way.
+struct Beat {
+    /// Votes count if they were sent from here on.
+    since: Timestamp,
+    until: Timestamp,
+    ttl: Ttl,
+    request: Option<ExtendRequest>,
+}
+
+pub(crate) struct Heartbeat {
+    hold: Arc<Hold>,
+    answers: Fanout,
+    sent: Vec<Option<Sent>>,
+    /// When each node's last yes was sent, and to which TTL.
+    yes: Vec<Option<(Timestamp, Ttl)>>,
+    /// What each node said last, if it failed.
+    failed: Vec<Option<NodeError>>,
+    beat: Option<Beat>,
+    next_beat: Timestamp,
+}
+
+impl Heartbeat {
+    pub(crate) fn new(hold: Arc<Hold>) -> Self {
+        let nodes = hold.fleet.nodes.len();
+        let ttl = hold.lock().ttl;
+        Self {
+            answers: Fanout::empty(nodes),
+            sent: vec![None; nodes],
+            yes: vec![None; nodes],
+            failed: vec![None; nodes],
+            beat: None,
+            next_beat: hold.since.after(interval(&hold, ttl)),
+            hold,
+        }
+    }
+
+    /// Ends with the hold, however that ends.
+    pub(crate) async fn run(mut self) {
+        let hold = self.hold.clone();
+        let clock = &hold.fleet.clock;
+        self.fill_in();
+        while !self.is_expired() {
+            self.begin_request();
+            let deadline = hold.lock().deadline.before(TIMER_SLACK);
+            let beat_ends = self.beat.as_ref().map(|beat| beat.until);
+            tokio::select! {
+                biased;
+                () = hold.ended.cancelled() => return,
+                () = clock.sleep_until(deadline) => {}
+                () = hold.nudge.notified() => {}
+                (node, answer) = self.answers.next() => self.take(node, answer),
+                () = clock.sleep_until(beat_ends.unwrap_or(deadline)), if beat_ends.is_some() => self.fail_beat(),
+                () = clock.sleep_until(self.next_beat), if beat_ends.is_none() => self.begin_beat(),
+            }
+        }
+    }
+
+    /// Announces the end of validity, by the local clock alone.
+    fn is_expired(&self) -> bool {
+        let deadline = self.hold.lock().deadline;
+        if self.hold.fleet.clock.now() < deadline.before(TIMER_SLACK) {
+            return false;
+        }
+        let failed: NodeErrors = self.failures().collect();
+        self.hold.lose(LossReason::Expired { failed });
+        true
+    }
+
+    /// The nodes that failed or have not answered since the last beat began.
+    fn failures(&self) -> impl Iterator<Item = NodeError> {
+        let overdue = self.answers.open().map(|(_, reply)| reply.overdue());
+        self.failed.iter().flatten().cloned().chain(overdue)
+    }
+
+    /// Begins what a caller of `Lease::extend` asked for, once the beat before it is over.
+    fn begin_request(&mut self) {
+        while self.beat.is_none() {
+            let request = {
+                let mut state = self.hold.lock();
+                if state.requests.is_empty() {
+                    return;
+                }
+                let request = state.requests.remove(0);
+                if request.ttl > state.ttl {
+                    state.ttl = request.ttl;
+                    state.grown = self.hold.fleet.clock.now();
+                }
+                request
+            };
+            self.ask_all(Some(request));
+        }
+    }
+
+    /// The heartbeat's own beat; leases that are not renewed are only filled in.
+    fn begin_beat(&mut self) {
+        let held_for = self.hold.fleet.clock.now().since(self.hold.since);
+        let kept = self.hold.upkeep.max_hold.is_none_or(|limit| held_for < limit);
+        if self.hold.upkeep.renewal == Renewal::Never || !kept {
+            self.next_beat = self.hold.fleet.clock.now().after(interval(&self.hold, self.hold.lock().ttl));
+            self.fill_in();
+        } else {
+            self.ask_all(None);
+        }
+    }
+
+    /// Asks all nodes to renew, but those that still owe the answer to the same question.
+    fn ask_all(&mut self, request: Option<ExtendRequest>) {
+        let hold = self.hold.clone();
+        let (ttl, grown) = {
+            let state = hold.lock();
+            (state.ttl, state.grown)
+        };
+        let now = hold.fleet.clock.now();
+        self.failed.fill(None);
+        let mut since = now;
+        for node in 0..hold.fleet.nodes.len() {
+            match self.sent[node] {
+                Some(Sent::Extend { at, ttl: asked }) if asked >= ttl && self.answers.is_open(node) => {
+                    since = since.min(at);
+                }
+                _ => self.extend(node, ttl, grown, now),
+            }
+        }
+        let until = now.after(ttl.round_timeout(hold.fleet.node_timeout));
+        self.beat = Some(Beat { since, until, ttl, request });
+    }
+
+    fn extend(&mut self, node: usize, ttl: Ttl, grown: Timestamp, now: Timestamp) {
+        let command = Command::Extend { target: self.hold.target.clone(), ttl, grown };
+        self.answers.put(node, self.hold.fleet.nodes[node].vote(&command));
+        self.sent[node] = Some(Sent::Extend { at: now, ttl });
+    }
+
+    /// Takes an answer in, early or late.
+    fn take(&mut self, node: usize, answer: Answer) {
+        let Some(sent) = self.sent[node].take() else { return };
+        self.failed[node] = answer.as_ref().err().cloned();
+        match sent {
+            Sent::Heal { before } => self.hold.lock().seats.set_answered(node, before, &answer),
+            Sent::Extend { at, ttl } => {
+                let lost = {
+                    let mut state = self.hold.lock();
+                    state.seats.extend_answered(node, &answer);
+                    (!state.seats.may_hold_quorum()).then(|| state.seats.without())
+                };
+                if let Some(denied) = lost {
+                    let nodes = self.hold.fleet.nodes.len();
+                    self.hold.lose(LossReason::Denied { denied, nodes });
+                    return;
+                }
+                match answer {
+                    Ok(Vote::Yes) => {
+                        self.yes[node] = Some((at, ttl));
+                        self.prolong();
+                    }
+                    Ok(Vote::No) => {
+                        self.yes[node] = None;
+                        if self.beat.is_none() {
+                            self.heal(node);
+                        }
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        self.decide_beat();
+    }
+
+    /// Moves the deadline to what a quorum of yes allows: that of the oldest among the newest of them.
+    fn prolong(&mut self) {
+        let deadline = |(sent, ttl): &(Timestamp, Ttl)| ttl.deadline(*sent);
+        let mut deadlines: Vec<Timestamp> = self.yes.iter().flatten().map(deadline).collect();
+        deadlines.sort_by(|a, b| b.cmp(a));
+        if let Some(later) = deadlines.get(quorum(self.yes.len()) - 1) {
+            self.hold.prolong(*later);
+        }
+    }
+
+    /// Ends the beat as soon as its outcome is certain.
+    fn decide_beat(&mut self) {
+        let Some(beat) = &self.beat else { return };
+        let mut tally = Tally::new(self.yes.len());
+        for node in 0..self.yes.len() {
+            match self.yes[node] {
+                Some((sent, ttl)) if sent >= beat.since && ttl >= beat.ttl => tally.yes(),
+                _ if self.answers.is_open(node) => {}
+                _ => tally.failed(),
+            }
+        }
+        match tally.verdict() {
+            Verdict::Won => self.pass_beat(),
+            Verdict::Open => {}
+            Verdict::Refused | Verdict::NoQuorum => self.fail_beat(),
+        }
+    }
+
+    /// A quorum still holds the key: what is missing elsewhere is put back.
+    fn pass_beat(&mut self) {
+        let Some(beat) = self.beat.take() else { return };
+        self.next_beat = beat.since.after(interval(&self.hold, beat.ttl));
+        if let Some(request) = beat.request {
+            // The caller may be gone; the renewal stands all the same.
+            let _ = request.outcome.send(Ok(()));
+        }
+        let state = self.hold.lock();
+        let gone: Vec<usize> = state.seats.not_held();
+        drop(state);
+        for node in gone {
+            if !self.answers.is_open(node) {
+                self.heal(node);
+            }
+        }
+    }
+
+    /// Nothing has changed: the old deadline stands, and answers that are outstanding still count.
+    fn fail_beat(&mut self) {
+        let Some(beat) = self.beat.take() else { return };
+        let pause = (beat.ttl.duration() / 20).clamp(RETRY_MIN, RETRY_MAX);
+        self.next_beat = self.hold.fleet.clock.now().after(pause);
+        let Some(request) = beat.request else { return };
+        let answered = self.yes.iter().flatten().filter(|(sent, _)| *sent >= beat.since).count();
+        let too_few = self.hold.fleet.too_few(answered, self.failures());
+        // The caller may be gone; that is no matter.
+        let _ = request.outcome.send(Err(too_few.into()));
+    }
+
+    /// Puts the key on the nodes that are not known to hold it. Where an earlier SET has no answer, the
+    /// node is asked first: a SET that finds our own token would look refused.
+    fn fill_in(&mut self) {
+        let (missing, ttl, grown) = {
+            let state = self.hold.lock();
+            let missing = state.seats.not_held().into_iter().map(|node| (node, state.seats.get(node)));
+            (missing.collect::<Vec<_>>(), state.ttl, state.grown)
+        };
+        let now = self.hold.fleet.clock.now();
+        for (node, seat) in missing {
+            if self.answers.is_open(node) {
+                continue;
+            }
+            match seat {
+                Seat::Maybe => self.extend(node, ttl, grown, now),
+                Seat::Never | Seat::Gone | Seat::Held => self.heal(node),
+            }
+        }
+    }
+
+    /// Puts the key back where it is missing, for as long as a quorum holds it. Counts from the next
+    /// renewal on.
+    fn heal(&mut self, node: usize) {
+        let hold = &self.hold;
+        let (before, ttl) = {
+            let mut state = hold.lock();
+            let before = state.seats.get(node);
+            state.seats.set_sent(node);
+            (before, state.ttl)
+        };
+        let command = Command::Acquire { target: hold.target.clone(), ttl };
+        self.answers.put(node, hold.fleet.nodes[node].vote(&command));
+        self.sent[node] = Some(Sent::Heal { before });
+    }
+}
+
+fn interval(hold: &Hold, ttl: Ttl) -> Duration {
+    match hold.upkeep.renewal {
+        Renewal::Every(interval) => interval,
+        Renewal::Thirds | Renewal::Never => ttl.renewal_interval(),
+    }
+}

@@ -1,0 +1,232 @@
+//! Commands ↔ Redis: what is sent for each, and what an answer means.
+
+use std::sync::{Arc, LazyLock};
+
+use redis::{Cmd, RedisError, Script, Value};
+
+use super::{Answer, Command, Form, NodeError, NodeErrorKind, Target, Vote};
+
+static ACQUIRE: LazyLock<Lua> = LazyLock::new(|| Lua::new(include_str!("lua/acquire.lua")));
+static EXTEND: LazyLock<Lua> = LazyLock::new(|| Lua::new(include_str!("lua/extend.lua")));
+static DELETE: LazyLock<Lua> = LazyLock::new(|| Lua::new(include_str!("lua/delete.lua")));
+
+struct Lua {
+    text: &'static str,
+    hash: String,
+}
+
+impl Lua {
+    fn new(text: &'static str) -> Self {
+        Self { text, hash: Script::new(text).get_hash().to_owned() }
+    }
+
+    fn call(&self, form: Form, target: &Target, ttl: Option<u64>) -> Cmd {
+        let mut cmd = if form == Form::ScriptText {
+            let mut cmd = redis::cmd("EVAL");
+            cmd.arg(self.text);
+            cmd
+        } else {
+            let mut cmd = redis::cmd("EVALSHA");
+            cmd.arg(&self.hash);
+            cmd
+        };
+        cmd.arg(target.keys.len()).arg(&target.keys).arg(target.token.as_str()).arg(ttl);
+        cmd
+    }
+}
+
+/// Native commands that a connection was found to understand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Native {
+    /// `SET … IFEQ` (Valkey 8.1, Redis 8.4).
+    pub(super) set_ifeq: bool,
+    pub(super) delete: Option<NativeDelete>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NativeDelete {
+    /// `DELEX … IFEQ` (Redis 8.4).
+    Delex,
+    /// `DELIFEQ` (Valkey 9.0).
+    Delifeq,
+}
+
+/// What is sent for `command`.
+pub(super) fn encode(command: &Command, form: Form, native: Native) -> Cmd {
+    match command {
+        Command::Ping => redis::cmd("PING"),
+        Command::Acquire { target, ttl } => match target.keys.as_slice() {
+            [key] => set(key, target, &["NX"], ttl.millis()),
+            _ => ACQUIRE.call(form, target, Some(ttl.millis())),
+        },
+        Command::Extend { target, ttl, .. } => match target.keys.as_slice() {
+            [key] if form == Form::Best && native.set_ifeq => {
+                set(key, target, &["IFEQ", target.token.as_str()], ttl.millis())
+            }
+            _ => EXTEND.call(form, target, Some(ttl.millis())),
+        },
+        Command::Delete { target } => match (target.keys.as_slice(), native.delete) {
+            ([key], Some(delete)) if form == Form::Best => delete_native(key, target, delete),
+            _ => DELETE.call(form, target, None),
+        },
+    }
+}
+
+fn set(key: &[u8], target: &Target, condition: &[&str], millis: u64) -> Cmd {
+    let mut cmd = redis::cmd("SET");
+    cmd.arg(key).arg(target.token.as_str()).arg(condition).arg("PX").arg(millis);
+    cmd
+}
+
+fn delete_native(key: &[u8], target: &Target, delete: NativeDelete) -> Cmd {
+    let mut cmd;
+    match delete {
+        NativeDelete::Delex => {
+            cmd = redis::cmd("DELEX");
+            cmd.arg(key).arg("IFEQ");
+        }
+        NativeDelete::Delifeq => {
+            cmd = redis::cmd("DELIFEQ");
+            cmd.arg(key);
+        }
+    }
+    cmd.arg(target.token.as_str());
+    cmd
+}
+
+/// What the answer to `command` means.
+pub(super) fn decode(address: &Arc<str>, command: &Command, answer: Result<Value, RedisError>) -> Answer {
+    match (command, answer.and_then(Value::extract_error)) {
+        (_, Err(error)) => Err(failure(address, &error)),
+        (Command::Ping, Ok(_)) => Ok(Vote::Yes),
+        (_, Ok(Value::Okay | Value::Int(1))) => Ok(Vote::Yes),
+        (_, Ok(Value::Nil | Value::Int(0))) => Ok(Vote::No),
+        (_, Ok(_)) => {
+            let reason = "an answer that makes no sense: is this a Redis server?";
+            Err(NodeError::new(address, NodeErrorKind::Unexpected, reason))
+        }
+    }
+}
+
+/// The form to try after `form` failed.
+pub(super) fn next_form(command: &Command, form: Form, error: NodeErrorKind) -> Option<Form> {
+    match (command, form, error) {
+        (_, Form::Best | Form::Script, NodeErrorKind::NoScript) => Some(Form::ScriptText),
+        // SET is refused where memory is full, PEXPIRE is not.
+        (Command::Extend { .. }, Form::Best, NodeErrorKind::OutOfMemory) => Some(Form::Script),
+        _ => None,
+    }
+}
+
+/// The error of a node, from the client library's.
+pub(super) fn failure(address: &Arc<str>, error: &RedisError) -> NodeError {
+    let Some(code) = error.code() else {
+        if error.kind() == redis::ErrorKind::AuthenticationFailed {
+            return NodeError::new(address, NodeErrorKind::Authentication, reason(error));
+        }
+        return NodeError::new(address, NodeErrorKind::ConnectionLost, reason(error));
+    };
+    let kind = match code {
+        "NOAUTH" | "WRONGPASS" => NodeErrorKind::Authentication,
+        "NOPERM" => NodeErrorKind::NoPermission,
+        "WRONGTYPE" => NodeErrorKind::WrongType,
+        "READONLY" => NodeErrorKind::ReadOnly,
+        "LOADING" => NodeErrorKind::Loading,
+        "MISCONF" => NodeErrorKind::CannotPersist,
+        "OOM" => NodeErrorKind::OutOfMemory,
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => NodeErrorKind::Cluster,
+        "NOSCRIPT" => NodeErrorKind::NoScript,
+        // DELEX has no code of its own for it.
+        "ERR" if error.detail().is_some_and(|detail| detail.contains("should be of string type")) => {
+            NodeErrorKind::WrongType
+        }
+        _ => NodeErrorKind::Server,
+    };
+    NodeError::new(address, kind, reason(error))
+}
+
+/// The server's or system's words, cut before they repeat arguments of the command: one is the token.
+fn reason(error: &RedisError) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let end = line.find(", with args").unwrap_or(line.len());
+    line[..end].trim_end_matches(['`', '\'', ' ']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::token::Token;
+    use crate::validity::Ttl;
+    use std::time::Duration;
+
+    fn target(keys: &[&str]) -> Arc<Target> {
+        let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        Arc::new(Target::new(keys, Token::random().unwrap()))
+    }
+
+    fn ttl() -> Ttl {
+        Ttl::new(Duration::from_secs(10), Duration::from_secs(60)).unwrap()
+    }
+
+    fn words(cmd: &Cmd) -> Vec<String> {
+        let args = cmd.args_iter().map(|arg| match arg {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => String::new(),
+        });
+        args.collect()
+    }
+
+    #[test]
+    fn a_plain_acquire_is_exactly_the_set_of_the_specification() {
+        let target = target(&["k"]);
+        let command = Command::Acquire { target: target.clone(), ttl: ttl() };
+        for native in [Native::default(), Native { set_ifeq: true, delete: Some(NativeDelete::Delex) }] {
+            let sent = words(&encode(&command, Form::Best, native));
+            assert_eq!(sent, ["SET", "k", target.token.as_str(), "NX", "PX", "10000"]);
+        }
+    }
+
+    #[test]
+    fn native_commands_are_used_where_they_are_and_only_for_one_key() {
+        let one = target(&["k"]);
+        let token = one.token.as_str();
+        let native = Native { set_ifeq: true, delete: Some(NativeDelete::Delifeq) };
+        let extend = Command::Extend { target: one.clone(), ttl: ttl(), grown: Clock::System.now() };
+        let delete = Command::Delete { target: one.clone() };
+        let sent = words(&encode(&extend, Form::Best, native));
+        assert_eq!(sent, ["SET", "k", token, "IFEQ", token, "PX", "10000"]);
+        assert_eq!(words(&encode(&delete, Form::Best, native)), ["DELIFEQ", "k", token]);
+        let native = Native { delete: Some(NativeDelete::Delex), ..native };
+        assert_eq!(words(&encode(&delete, Form::Best, native)), ["DELEX", "k", "IFEQ", token]);
+        assert_eq!(words(&encode(&extend, Form::Script, native))[0], "EVALSHA");
+        assert_eq!(words(&encode(&delete, Form::Best, Native::default()))[0], "EVALSHA");
+        assert_eq!(words(&encode(&delete, Form::ScriptText, native))[0], "EVAL");
+        let two = Command::Delete { target: target(&["a", "b"]) };
+        assert_eq!(words(&encode(&two, Form::Best, native))[2..5], ["2", "a", "b"]);
+    }
+
+    #[test]
+    fn a_missing_script_is_sent_by_its_text_and_a_full_node_renews_by_script() {
+        let delete = Command::Delete { target: target(&["k"]) };
+        let extend = Command::Extend { target: target(&["k"]), ttl: ttl(), grown: Clock::System.now() };
+        let no_script = NodeErrorKind::NoScript;
+        assert_eq!(next_form(&delete, Form::Best, no_script), Some(Form::ScriptText));
+        assert_eq!(next_form(&delete, Form::ScriptText, no_script), None);
+        assert_eq!(next_form(&extend, Form::Best, NodeErrorKind::OutOfMemory), Some(Form::Script));
+        assert_eq!(next_form(&delete, Form::Best, NodeErrorKind::OutOfMemory), None);
+    }
+
+    #[test]
+    fn a_servers_error_does_not_repeat_the_token() {
+        let error = RedisError::from((
+            redis::ErrorKind::Extension,
+            "An error was signalled by the server",
+            "unknown command 'DELEX', with args beginning with: 'k' 'IFEQ' 'secret'".to_owned(),
+        ));
+        let failure = failure(&"h:1".into(), &error);
+        assert!(!failure.to_string().contains("secret"), "{failure}");
+        assert!(failure.to_string().contains("DELEX"), "{failure}");
+    }
+}

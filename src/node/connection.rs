@@ -1,0 +1,243 @@
+//! The real connection: one multiplexed Redis connection over TCP, TLS or a Unix socket.
+
+use std::future::ready;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::address::{Address, Place};
+use super::command::{self, Native, NativeDelete};
+use super::{Answer, Command, Connection, Connector, Form, Identity, NodeError, NodeErrorKind};
+
+/// Probes of native commands name this key, behind the namespace. Nothing is ever stored there.
+const PROBE: &[u8] = b"leasehold:probe";
+/// So many commands fit into the queue before a submission would have to wait for room.
+const QUEUE: usize = 1 << 20;
+
+/// Connects to one address.
+pub(crate) struct RedisConnector {
+    name: Arc<str>,
+    address: Address,
+    namespace: Vec<u8>,
+}
+
+impl RedisConnector {
+    pub(crate) fn new(name: Arc<str>, address: Address, namespace: Vec<u8>) -> Self {
+        Self { name, address, namespace }
+    }
+
+    async fn open(&self) -> Result<Arc<dyn Connection>, NodeError> {
+        match &self.address.place {
+            Place::Tcp { host, port, tls: false } => self.greet(self.tcp(host, *port).await?).await,
+            #[cfg(feature = "tls")]
+            Place::Tcp { host, port, tls: true } => {
+                let stream = self.tcp(host, *port).await?;
+                let stream = super::tls::wrap(host, stream).await;
+                self.greet(stream.map_err(|error| self.unreachable(&error))?).await
+            }
+            #[cfg(not(feature = "tls"))]
+            Place::Tcp { tls: true, .. } => {
+                Err(self.unreachable(&std::io::Error::other("TLS needs the crate's feature `tls`")))
+            }
+            #[cfg(unix)]
+            Place::Unix(path) => {
+                let stream = tokio::net::UnixStream::connect(path).await;
+                self.greet(stream.map_err(|error| self.unreachable(&error))?).await
+            }
+            #[cfg(not(unix))]
+            Place::Unix(_) => {
+                Err(self.unreachable(&std::io::Error::other("no Unix sockets on this platform")))
+            }
+        }
+    }
+
+    /// Names are resolved anew each time: a container may come back elsewhere.
+    async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, NodeError> {
+        let connect = async {
+            let stream = TcpStream::connect((host, port)).await?;
+            stream.set_nodelay(true)?;
+            let keepalive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(10));
+            socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+            Ok(stream)
+        };
+        connect.await.map_err(|error: std::io::Error| self.unreachable(&error))
+    }
+
+    fn unreachable(&self, error: &std::io::Error) -> NodeError {
+        NodeError::new(&self.name, NodeErrorKind::Unreachable, error.to_string())
+    }
+
+    /// Logs in, and asks who is there and what it understands, in one round trip each.
+    async fn greet<S>(&self, stream: S) -> Result<Arc<dyn Connection>, NodeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            // Overdue answers are the supervisor's business.
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        let opened = MultiplexedConnection::new_with_config(&self.address.login, stream, config).await;
+        let (redis, driver) = opened.map_err(|error| command::failure(&self.name, &error))?;
+        let (stop, gone) = (CancellationToken::new(), CancellationToken::new());
+        let mut connection = RedisConnection {
+            name: self.name.clone(),
+            redis,
+            stop: stop.clone(),
+            gone: gone.clone(),
+            native: Native::default(),
+            identity: Identity::default(),
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = driver => {}
+                () = stop.cancelled() => {}
+            }
+            gone.cancel();
+        });
+        connection.introduce(&self.namespace).await?;
+        Ok(Arc::new(connection))
+    }
+}
+
+impl Connector for RedisConnector {
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Connection>, NodeError>> {
+        self.open().boxed()
+    }
+}
+
+struct RedisConnection {
+    name: Arc<str>,
+    redis: MultiplexedConnection,
+    stop: CancellationToken,
+    gone: CancellationToken,
+    native: Native,
+    identity: Identity,
+}
+
+impl RedisConnection {
+    /// Sends `cmd` at once: the client library sends at the first poll, so that one is made here.
+    fn send(&self, cmd: Cmd) -> BoxFuture<'static, Result<Value, RedisError>> {
+        let mut redis = self.redis.clone();
+        // Without a budget: a first poll that yields would send later, out of order.
+        let send = async move { redis.send_packed_command(&cmd).await };
+        let mut send = tokio::task::unconstrained(send).boxed();
+        match send.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => ready(answer).boxed(),
+            Poll::Pending => send,
+        }
+    }
+
+    /// Finds out who answers and which native commands it has: by trying, not by its version.
+    async fn introduce(&mut self, namespace: &[u8]) -> Result<(), NodeError> {
+        let key = [namespace, PROBE].concat();
+        let mut client = redis::cmd("CLIENT");
+        client.arg("ID");
+        let mut info = redis::cmd("INFO");
+        info.arg("server");
+        let mut delex = redis::cmd("DELEX");
+        delex.arg(&key).arg("IFEQ").arg("");
+        let mut delifeq = redis::cmd("DELIFEQ");
+        delifeq.arg(&key).arg("");
+        let mut set = redis::cmd("SET");
+        set.arg(&key).arg("").arg("IFEQ").arg("never").arg("PX").arg(1);
+        let ((client, info), (delex, (delifeq, set))) = join(
+            join(self.send(client), self.send(info)),
+            join(self.send(delex), join(self.send(delifeq), self.send(set))),
+        )
+        .await;
+        self.identity = Identity {
+            client: self.allowed(client)?.and_then(|value| redis::from_redis_value(value).ok()),
+            run_id: self
+                .allowed(info)?
+                .and_then(|value| run_id(&redis::from_redis_value::<String>(value).ok()?)),
+        };
+        let delex = self.allowed(delex)?.map(|_| NativeDelete::Delex);
+        let delifeq = self.allowed(delifeq)?.map(|_| NativeDelete::Delifeq);
+        self.native = Native { set_ifeq: self.allowed(set)?.is_some(), delete: delex.or(delifeq) };
+        Ok(())
+    }
+
+    /// `None` for a command that the server refuses or does not know. A server that cannot serve at all
+    /// is an error.
+    fn allowed(&self, answer: Result<Value, RedisError>) -> Result<Option<Value>, NodeError> {
+        match answer.and_then(Value::extract_error) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => {
+                let failure = command::failure(&self.name, &error);
+                match failure.kind() {
+                    NodeErrorKind::ConnectionLost
+                    | NodeErrorKind::Authentication
+                    | NodeErrorKind::Loading => Err(failure),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+}
+
+fn run_id(info: &str) -> Option<String> {
+    info.lines().find_map(|line| Some(line.strip_prefix("run_id:")?.trim().to_owned()))
+}
+
+impl Connection for RedisConnection {
+    fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Answer> {
+        let mut redis = self.redis.clone();
+        let cmd = command::encode(command, form, self.native);
+        let (name, command) = (self.name.clone(), command.clone());
+        let ask = async move {
+            let answer = redis.send_packed_command(&cmd).await;
+            command::decode(&name, &command, answer).map_err(|error| match error.kind() {
+                NodeErrorKind::ConnectionLost => error.after_sending(),
+                _ => error,
+            })
+        };
+        // As in `send`, which would cost a second box.
+        let mut ask = tokio::task::unconstrained(ask).boxed();
+        match ask.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => ready(answer.map_err(NodeError::unsent)).boxed(),
+            Poll::Pending => ask,
+        }
+    }
+
+    fn next_form(&self, command: &Command, form: Form, error: &NodeError) -> Option<Form> {
+        command::next_form(command, form, error.kind())
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn kill(&self, client: u64) -> BoxFuture<'static, Result<(), NodeError>> {
+        let mut kill = redis::cmd("CLIENT");
+        kill.arg("KILL").arg("ID").arg(client);
+        let (answer, name) = (self.send(kill), self.name.clone());
+        async move {
+            let answer = answer.await.and_then(Value::extract_error);
+            answer.map(|_| ()).map_err(|error| command::failure(&name, &error))
+        }
+        .boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        self.gone.clone().cancelled_owned().boxed()
+    }
+
+    fn close(&self) {
+        self.stop.cancel();
+    }
+}
+
+impl Drop for RedisConnection {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,177 @@
+//! What a node owes: deletions that it has not confirmed. Pure; time is an argument.
+//!
+//! A SET whose answer never came is *maybe set*, so its deletion must reach the node, however late.
+//! On one connection order settles that: the deletion runs behind its SET. A SET in the buffer of a
+//! *broken* connection has no such order: a server that was frozen may run it after a deletion that came
+//! on a newer connection. So a broken connection with answers outstanding is *stale* until the server
+//! was told to kill it, or has restarted; where neither can be had, deletions are repeated for a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Answer, Identity, NodeErrorKind, Target};
+use crate::clock::Timestamp;
+
+/// Between two tries of a deletion that the server answered with an error.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// One deletion that is not confirmed.
+#[derive(Debug)]
+struct Debt {
+    target: Arc<Target>,
+    /// When its SET was first sent at the earliest.
+    sent: Timestamp,
+    /// When the key has run out by itself, if nothing of it is under way.
+    until: Timestamp,
+    due: Due,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Due {
+    /// The next connection pays it.
+    OnConnect,
+    /// Sent; its answer is outstanding.
+    Submitted,
+    /// To be sent (again) at this moment.
+    At(Timestamp),
+}
+
+/// A broken connection whose last commands may still be run.
+#[derive(Debug)]
+struct Stale {
+    identity: Identity,
+    lost_at: Timestamp,
+    /// Set when it turned out that it cannot be killed: after this nothing of it can be under way.
+    until: Option<Timestamp>,
+}
+
+impl Stale {
+    fn may_run(&self, sent: Timestamp, now: Timestamp) -> bool {
+        sent <= self.lost_at && self.until.is_none_or(|until| now < until)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Debts {
+    owed: BTreeMap<u64, Debt>,
+    stale: Vec<Stale>,
+    next: u64,
+}
+
+impl Debts {
+    /// Notes a deletion that the next connection pays. Returns its number.
+    pub(super) fn add(&mut self, target: Arc<Target>, sent: Timestamp, until: Timestamp) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.owed.insert(number, Debt { target, sent, until, due: Due::OnConnect });
+        number
+    }
+
+    pub(super) fn submitted(&mut self, number: u64) {
+        if let Some(debt) = self.owed.get_mut(&number) {
+            debt.due = Due::Submitted;
+        }
+    }
+
+    /// Takes an answer to deletion `number`. True if it has to be sent again.
+    pub(super) fn answered(&mut self, number: u64, answer: &Answer, now: Timestamp) -> bool {
+        let stale = &self.stale;
+        let Some(debt) = self.owed.get_mut(&number) else { return false };
+        match answer {
+            Err(error) if error.kind() == NodeErrorKind::ConnectionLost => debt.due = Due::OnConnect,
+            // "Not there" alone confirms nothing while its SET may be under way.
+            Ok(_) if !stale.iter().any(|stale| stale.may_run(debt.sent, now)) => {
+                self.owed.remove(&number);
+                return false;
+            }
+            Ok(_) | Err(_) => debt.due = Due::At(now.after(RETRY)),
+        }
+        true
+    }
+
+    /// The connection is gone. `outstanding`: whether answers were.
+    pub(super) fn disconnected(&mut self, identity: &Identity, outstanding: bool, now: Timestamp) {
+        for debt in self.owed.values_mut() {
+            debt.due = Due::OnConnect;
+        }
+        if outstanding {
+            let identity = identity.clone();
+            self.stale.push(Stale { identity, lost_at: now, until: None });
+        }
+    }
+
+    /// Client numbers to be killed, now that the server is `identity`. What died with an earlier run of
+    /// the server is forgotten.
+    pub(super) fn to_kill(&mut self, identity: &Identity) -> Vec<u64> {
+        self.stale.retain(|stale| {
+            let (Some(then), Some(now)) = (&stale.identity.run_id, &identity.run_id) else {
+                return true;
+            };
+            then == now
+        });
+        // Numbers start anew with the server: without a run_id the number may be a stranger's.
+        let known = self.stale.iter().filter(|stale| stale.identity.run_id.is_some());
+        known.filter_map(|stale| stale.identity.client).collect()
+    }
+
+    pub(super) fn killed(&mut self, client: u64) {
+        self.stale.retain(|stale| stale.identity.client != Some(client));
+    }
+
+    /// All that could be killed was: what is left is waited out, for `rest` from when it was lost and
+    /// for `after_connect` from now at least.
+    pub(super) fn wait_out(&mut self, rest: Duration, after_connect: Duration, now: Timestamp) {
+        for stale in &mut self.stale {
+            let until = stale.lost_at.after(rest).max(now.after(after_connect));
+            stale.until.get_or_insert(until);
+        }
+    }
+
+    /// Whether something shorter than what is asked since `grown` may still be run.
+    pub(super) fn outgrown(&self, grown: Timestamp, now: Timestamp) -> bool {
+        let shorter = |stale: &Stale| stale.lost_at <= grown && stale.may_run(stale.lost_at, now);
+        self.stale.iter().any(shorter)
+    }
+
+    /// What a new connection has to pay, in order.
+    pub(super) fn all(&self) -> Vec<(u64, Arc<Target>)> {
+        self.owed.iter().map(|(number, debt)| (*number, debt.target.clone())).collect()
+    }
+
+    /// What is to be sent now on the connection that is up.
+    pub(super) fn due(&mut self, now: Timestamp) -> Vec<(u64, Arc<Target>)> {
+        self.forget(now);
+        let due = |debt: &Debt| matches!(debt.due, Due::At(at) if at <= now);
+        let due = self.owed.iter().filter(|(_, debt)| due(debt));
+        due.map(|(number, debt)| (*number, debt.target.clone())).collect()
+    }
+
+    /// When the next one is to be sent on the connection that is up.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let at = |debt: &Debt| match debt.due {
+            Due::At(at) => Some(at),
+            Due::OnConnect | Due::Submitted => None,
+        };
+        self.owed.values().filter_map(at).min()
+    }
+
+    /// Forgets what has run out by itself and cannot come back.
+    pub(super) fn forget(&mut self, now: Timestamp) {
+        self.stale.retain(|stale| stale.until.is_none_or(|until| now < until));
+        let stale = &self.stale;
+        self.owed.retain(|_, debt| {
+            debt.due == Due::Submitted
+                || now < debt.until
+                || stale.iter().any(|stale| stale.may_run(debt.sent, now))
+        });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.owed.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.owed.is_empty()
+    }
+}

@@ -1,0 +1,273 @@
+//! What the algorithm calls. Submitting is synchronous and in call order.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot, watch};
+
+use super::reply::Pending;
+use super::state::{Phase, Queued, State};
+use super::supervisor::Supervisor;
+use super::{Answer, Command, Connector, Form, NodeError, NodeErrorKind, Reply, Target};
+use crate::clock::{Clock, Timestamp};
+
+/// The times of one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    /// An answer that takes longer is overdue.
+    pub(crate) node_timeout: Duration,
+    /// The longest TTL that any client asks of the node.
+    pub(crate) max_ttl: Duration,
+}
+
+impl Timing {
+    /// After so much silence a connection is replaced; also the time to make one.
+    pub(super) fn silence(&self) -> Duration {
+        self.node_timeout.max(Duration::from_secs(2))
+    }
+
+    /// How often the supervisor looks while answers are outstanding.
+    pub(super) fn tick(&self) -> Duration {
+        (self.node_timeout / 4).clamp(Duration::from_millis(5), Duration::from_millis(250))
+    }
+
+    /// An idle connection is pinged so often.
+    pub(super) fn ping_interval(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+}
+
+/// How a node is doing, see [`Redlock::nodes`](crate::Redlock::nodes).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// Its address, without user and password.
+    pub address: String,
+    /// Whether it can vote now.
+    pub state: NodeState,
+    /// The last thing that went wrong with its connection; stays after it is well again.
+    pub last_error: Option<NodeError>,
+    /// Deletions that it has not confirmed yet.
+    pub owed: usize,
+}
+
+/// Whether a node can vote now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodeState {
+    /// The first connection is being made.
+    Connecting,
+    /// It votes.
+    Up,
+    /// An answer is overdue: not asked for votes until one comes.
+    Slow,
+    /// Not connected; tried again at least every second or so.
+    Down,
+}
+
+/// What a target's deletion needs to know of its past.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deletion {
+    /// When the first SET of the target was sent, at the earliest.
+    pub(crate) sent: Timestamp,
+    /// When its keys will have run out by themselves.
+    pub(crate) until: Timestamp,
+}
+
+/// What the handle, its replies and the supervisor share.
+pub(crate) struct Shared {
+    pub(super) address: Arc<str>,
+    pub(super) clock: Clock,
+    pub(super) timing: Timing,
+    pub(super) wake: Notify,
+    /// True once the first try to connect is over.
+    pub(super) tried: watch::Sender<bool>,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock; if it did, the state would still be whole.
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn error(&self, kind: NodeErrorKind, reason: impl Into<Arc<str>>) -> NodeError {
+        NodeError::new(&self.address, kind, reason)
+    }
+
+    pub(super) fn overdue(&self) -> NodeError {
+        self.error(NodeErrorKind::TimedOut, "no answer in time")
+    }
+
+    /// Takes in the answer to `pending`.
+    pub(super) fn answered(&self, pending: &Pending, answer: &Answer) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        if let Some(link) = state.link(pending.epoch) {
+            link.answered(now);
+            if let Err(error) = answer {
+                if error.kind() == NodeErrorKind::ConnectionLost {
+                    state.go_down(error.clone(), now);
+                    self.wake.notify_one();
+                }
+            }
+        }
+        if let Some(number) = pending.debt {
+            if state.debts.answered(number, answer, now) {
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// Sends `pending` again in the form that its `error` calls for, if there is one.
+    pub(super) fn submit_again(&self, pending: &Pending, error: &NodeError) -> Option<Pending> {
+        if pending.command.is_over() {
+            return None;
+        }
+        let mut state = self.lock();
+        let link = state.link(pending.epoch)?;
+        let form = link.connection.next_form(&pending.command, pending.form, error)?;
+        let now = self.clock.now();
+        link.answered(now);
+        Some(link.submit(&pending.command, form, pending.debt, now))
+    }
+
+    /// Takes an answer over that nobody awaits any more.
+    pub(super) fn orphan(&self, pending: Pending) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let node_timeout = self.timing.node_timeout;
+        let Some(link) = state.link(pending.epoch) else { return };
+        if link.silence(now).is_some_and(|silence| silence >= node_timeout) {
+            link.slow = true;
+        }
+        state.orphans.push(pending);
+        if !state.watching {
+            state.watching = true;
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// One node. Dropping it ends its supervisor, once nothing is owed any more.
+pub(crate) struct Node {
+    shared: Arc<Shared>,
+}
+
+impl Node {
+    /// Starts to connect, in the background. Must be called within a runtime.
+    pub(crate) fn start(
+        address: Arc<str>,
+        connector: Arc<dyn Connector>,
+        clock: Clock,
+        timing: Timing,
+    ) -> Self {
+        let first_until = clock.now().after(timing.node_timeout);
+        let shared = Arc::new(Shared {
+            address,
+            clock,
+            timing,
+            wake: Notify::new(),
+            tried: watch::Sender::new(false),
+            state: Mutex::new(State::new(first_until)),
+        });
+        tokio::spawn(Supervisor::new(shared.clone(), connector).run());
+        Self { shared }
+    }
+
+    /// Asks for a vote. A node that cannot vote now fails at once.
+    pub(crate) fn vote(&self, command: &Command) -> Reply {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let mut state = shared.lock();
+        if command.is_over() {
+            return Reply::failed(shared, shared.error(NodeErrorKind::Over, "not asked any more"));
+        }
+        let outgrown = matches!(command, Command::Extend { grown, .. } if state.debts.outgrown(*grown, now));
+        match &mut state.phase {
+            Phase::First { until, queue } if now < *until => {
+                let (submitted, pending) = oneshot::channel();
+                queue.push(Queued { command: command.clone(), submitted });
+                Reply::queued(shared, pending)
+            }
+            Phase::First { .. } => {
+                Reply::failed(shared, shared.error(NodeErrorKind::Connecting, "still connecting"))
+            }
+            Phase::Linked(link) if link.slow => {
+                Reply::failed(shared, shared.error(NodeErrorKind::Slow, "earlier answers are overdue"))
+            }
+            Phase::Linked(link) => {
+                let pending = link.submit(command, Form::Best, None, now);
+                if outgrown {
+                    // Sent, but a shorter one may still run after it: no vote.
+                    state.orphans.push(pending);
+                    shared.wake.notify_one();
+                    let reason = "an older command may still be under way on a broken connection";
+                    return Reply::failed(shared, shared.error(NodeErrorKind::Unsettled, reason));
+                }
+                Reply::sent(shared, pending)
+            }
+            Phase::Down => Reply::failed(shared, state.down_error(&shared.address)),
+        }
+    }
+
+    /// Deletes what holds the target's token, now or as soon as the node can be reached. The deletion
+    /// goes on without the reply. Nothing else is sent for the target any more.
+    pub(crate) fn delete(&self, target: &Arc<Target>, past: Deletion) -> Reply {
+        let shared = &self.shared;
+        let now = shared.clock.now();
+        let mut state = shared.lock();
+        target.end();
+        let number = state.debts.add(target.clone(), past.sent, past.until);
+        let state = &mut *state;
+        let Phase::Linked(link) = &mut state.phase else {
+            return Reply::failed(shared, state.down_error(&shared.address));
+        };
+        let command = Command::Delete { target: target.clone() };
+        let pending = link.submit(&command, Form::Best, Some(number), now);
+        state.debts.submitted(number);
+        Reply::sent(shared, pending)
+    }
+
+    /// The error of an answer that came too late to count.
+    pub(crate) fn overdue(&self) -> NodeError {
+        self.shared.overdue()
+    }
+
+    /// Resolves when the first try to connect is over.
+    pub(crate) async fn tried(&self) {
+        // The sender lives as long as this handle, so that this does not end early.
+        let _ = self.shared.tried.subscribe().wait_for(|tried| *tried).await;
+    }
+
+    /// Resolves when nothing is owed.
+    pub(crate) async fn settled(&self) {
+        while !self.shared.lock().debts.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            self.shared.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn status(&self) -> NodeStatus {
+        let mut state = self.shared.lock();
+        let state = &mut *state;
+        NodeStatus {
+            address: self.shared.address.to_string(),
+            state: match &state.phase {
+                Phase::First { .. } => NodeState::Connecting,
+                Phase::Linked(link) if link.slow => NodeState::Slow,
+                Phase::Linked(_) => NodeState::Up,
+                Phase::Down => NodeState::Down,
+            },
+            last_error: state.last_error.clone(),
+            owed: state.debts.len(),
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
+    }
+}

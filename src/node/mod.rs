@@ -1,0 +1,144 @@
+//! One independent master, as the algorithm sees it. The only rooms that name the redis crate are here.
+//!
+//! [`Node`] is what the algorithm calls. Below it lies the one seam between algorithm and network:
+//! [`Connector`] and [`Connection`], of which `connection.rs` has the real one and the testing room one
+//! in memory. What is between (the phases of a node, the order of its queue, what it owes) is the same
+//! for both.
+//!
+//! - `handle.rs`: submitting votes and deletions, in call order
+//! - `reply.rs`: awaiting an answer, and what becomes of one that nobody awaits
+//! - `state.rs`: phases, the connection in use, answers outstanding
+//! - `debts.rs`: deletions that are not confirmed yet
+//! - `supervisor.rs`: the task that connects, watches and pays
+//! - `connection.rs`, `command.rs`, `address.rs`, `failure.rs`: Redis
+
+pub(crate) mod address;
+mod command;
+pub(crate) mod connection;
+mod debts;
+mod failure;
+mod handle;
+mod reply;
+mod state;
+mod supervisor;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::future::BoxFuture;
+
+use crate::clock::Timestamp;
+use crate::token::Token;
+use crate::validity::Ttl;
+
+pub use failure::{NodeError, NodeErrorKind};
+pub(crate) use handle::{Deletion, Node, Timing};
+pub use handle::{NodeState, NodeStatus};
+pub(crate) use reply::Reply;
+
+/// The keys of one attempt and the token that marks them.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// Full names on the nodes; one, or several sorted ones for `lease_all`.
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) token: Token,
+    /// Set when release, drop or loss has begun: from then on nothing is sent but deletions.
+    over: AtomicBool,
+}
+
+impl Target {
+    pub(crate) fn new(keys: Vec<Vec<u8>>, token: Token) -> Self {
+        Self { keys, token, over: AtomicBool::new(false) }
+    }
+
+    /// No vote is sent for this target any more.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+}
+
+/// What a node is asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Command {
+    /// Set the keys if they are free: `SET key token NX PX ttl`.
+    Acquire { target: Arc<Target>, ttl: Ttl },
+    /// Renew the TTL if the keys hold the token. `grown` is when a TTL this long was first asked.
+    Extend { target: Arc<Target>, ttl: Ttl, grown: Timestamp },
+    /// Delete the keys that hold the token.
+    Delete { target: Arc<Target> },
+    /// Say anything.
+    Ping,
+}
+
+impl Command {
+    /// Whether the command is a vote of a target that is over and must not be sent.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Acquire { target, .. } | Self::Extend { target, .. } => target.is_over(),
+            Self::Delete { .. } | Self::Ping => false,
+        }
+    }
+}
+
+/// A node's word on a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    /// Done: set, renewed, deleted.
+    Yes,
+    /// Not done: held by another, not held by us, not there.
+    No,
+}
+
+/// A vote, or why there is none.
+pub(crate) type Answer = Result<Vote, NodeError>;
+
+/// How a command is put to a server that may lack what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The shortest that the connection is known to understand.
+    Best,
+    /// A script by its hash, although there would be a command.
+    Script,
+    /// A script by its text.
+    ScriptText,
+}
+
+/// How a connection to one node is made.
+pub(crate) trait Connector: Send + Sync + 'static {
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Connection>, NodeError>>;
+}
+
+/// One connection to one node: answers come in the order of submission.
+pub(crate) trait Connection: Send + Sync + 'static {
+    /// Sends `command` before it returns, behind all that was submitted before; dropping the future
+    /// does not take the command back. After [`close`](Self::close) it resolves to an error.
+    fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Answer>;
+
+    /// The form to put `command` in after `form` failed with `error`, if there is one.
+    fn next_form(&self, command: &Command, form: Form, error: &NodeError) -> Option<Form>;
+
+    /// Which process answers, and which of its connections this is.
+    fn identity(&self) -> &Identity;
+
+    /// Makes the server forget another of its connections, and what it has not yet run of it.
+    fn kill(&self, client: u64) -> BoxFuture<'static, Result<(), NodeError>>;
+
+    /// Resolves when the connection is gone.
+    fn closed(&self) -> BoxFuture<'static, ()>;
+
+    /// Ends the connection; outstanding futures resolve to errors.
+    fn close(&self);
+}
+
+/// Who is at the other end of a connection; `None` where the server does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// A new one for each start of the server.
+    pub(crate) run_id: Option<String>,
+    /// The server's number for this connection, unique within a run.
+    pub(crate) client: Option<u64>,
+}

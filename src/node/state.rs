@@ -1,0 +1,160 @@
+//! The phases of a node: first connect, linked (well or slow), down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::debts::Debts;
+use super::reply::Pending;
+use super::{Command, Connection, Form, NodeError, NodeErrorKind};
+use crate::clock::Timestamp;
+
+/// A vote that waits for the first connection; its answer's future goes through the channel.
+pub(super) struct Queued {
+    pub(super) command: Command,
+    pub(super) submitted: oneshot::Sender<Result<Pending, NodeError>>,
+}
+
+pub(super) enum Phase {
+    /// The first connection is being made; votes wait for it until `until`.
+    First {
+        until: Timestamp,
+        queue: Vec<Queued>,
+    },
+    Linked(Link),
+    Down,
+}
+
+/// The connection in use.
+pub(super) struct Link {
+    /// Tells the answers of this connection from those of earlier ones.
+    pub(super) epoch: u64,
+    pub(super) connection: Arc<dyn Connection>,
+    /// Commands without an answer.
+    outstanding: usize,
+    /// The last answer, or when the first of the outstanding commands was sent.
+    heard: Timestamp,
+    /// An answer is overdue: no votes, but deletions keep their place in the queue.
+    pub(super) slow: bool,
+}
+
+impl Link {
+    pub(super) fn new(epoch: u64, connection: Arc<dyn Connection>, now: Timestamp) -> Self {
+        Self { epoch, connection, outstanding: 0, heard: now, slow: false }
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        command: &Command,
+        form: Form,
+        debt: Option<u64>,
+        now: Timestamp,
+    ) -> Pending {
+        if self.outstanding == 0 {
+            self.heard = now;
+        }
+        self.outstanding += 1;
+        let answer = self.connection.submit(command, form);
+        Pending { answer, command: command.clone(), form, epoch: self.epoch, debt }
+    }
+
+    pub(super) fn answered(&mut self, now: Timestamp) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        self.heard = now;
+        self.slow = false;
+    }
+
+    /// How long an answer has been overdue; `None` if none is outstanding.
+    pub(super) fn silence(&self, now: Timestamp) -> Option<Duration> {
+        (self.outstanding > 0).then(|| now.since(self.heard))
+    }
+
+    /// How long since anything was heard or asked.
+    pub(super) fn idle(&self, now: Timestamp) -> Duration {
+        now.since(self.heard)
+    }
+}
+
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) debts: Debts,
+    /// Answers that nobody awaits any more; the supervisor looks after them.
+    pub(super) orphans: Vec<Pending>,
+    /// The supervisor looks by itself within a tick: no need to wake it for an orphan.
+    pub(super) watching: bool,
+    pub(super) last_error: Option<NodeError>,
+    /// The owner is gone: end once nothing is owed.
+    pub(super) closing: bool,
+    epochs: u64,
+}
+
+impl State {
+    pub(super) fn new(first_until: Timestamp) -> Self {
+        Self {
+            phase: Phase::First { until: first_until, queue: Vec::new() },
+            debts: Debts::default(),
+            orphans: Vec::new(),
+            watching: false,
+            last_error: None,
+            closing: false,
+            epochs: 0,
+        }
+    }
+
+    pub(super) fn link(&mut self, epoch: u64) -> Option<&mut Link> {
+        match &mut self.phase {
+            Phase::Linked(link) if link.epoch == epoch => Some(link),
+            _ => None,
+        }
+    }
+
+    /// Puts `connection` in use: what is owed is paid on it first, then it takes votes. Returns its epoch.
+    pub(super) fn go_up(&mut self, connection: Arc<dyn Connection>, now: Timestamp) -> u64 {
+        self.epochs += 1;
+        let mut link = Link::new(self.epochs, connection, now);
+        for (number, target) in self.debts.all() {
+            let command = Command::Delete { target };
+            self.orphans.push(link.submit(&command, Form::Best, Some(number), now));
+            self.debts.submitted(number);
+        }
+        if let Phase::First { queue, .. } = std::mem::replace(&mut self.phase, Phase::Down) {
+            for vote in queue {
+                if vote.submitted.is_closed() || vote.command.is_over() {
+                    continue;
+                }
+                let pending = link.submit(&vote.command, Form::Best, None, now);
+                if let Err(Ok(pending)) = vote.submitted.send(Ok(pending)) {
+                    self.orphans.push(pending);
+                }
+            }
+        }
+        self.phase = Phase::Linked(link);
+        self.epochs
+    }
+
+    /// The connection is lost or was never had.
+    pub(super) fn go_down(&mut self, error: NodeError, now: Timestamp) {
+        match std::mem::replace(&mut self.phase, Phase::Down) {
+            Phase::Linked(link) => {
+                link.connection.close();
+                self.orphans.clear();
+                self.debts.disconnected(link.connection.identity(), link.outstanding > 0, now);
+            }
+            Phase::First { queue, .. } => {
+                for vote in queue {
+                    // Whoever asked may be gone; that is no matter.
+                    let _ = vote.submitted.send(Err(error.clone()));
+                }
+            }
+            Phase::Down => {}
+        }
+        self.last_error = Some(error);
+    }
+
+    /// Why a node that is down gives no vote.
+    pub(super) fn down_error(&self, address: &Arc<str>) -> NodeError {
+        let unknown = || NodeError::new(address, NodeErrorKind::Unreachable, "not connected");
+        self.last_error.clone().unwrap_or_else(unknown)
+    }
+}
