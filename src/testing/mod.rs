@@ -1,1 +1,20 @@
-//! placeholder
+//! Servers and faults for tests (feature `testing`).
+//!
+//! - [`LocalMasters`] starts real servers on this machine and ends them again. They can be killed,
+//!   restarted with or without their memory, and paused.
+//! - [`FaultProxy`] stands between a client and one server and makes the network slow, silent,
+//!   lossy or gone.
+//!
+//! Both are meant for the tests of programs that use this crate, as they are for its own. Unix only.
+
+mod error;
+mod lane;
+mod masters;
+mod probe;
+mod proxy;
+mod server;
+mod watchdog;
+
+pub use error::TestingError;
+pub use masters::{LocalMasters, LocalMastersBuilder};
+pub use proxy::{Direction, FaultProxy};
