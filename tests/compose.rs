@@ -20,9 +20,7 @@ mod compose {
         let project = Project::up().await;
         project.wait_until_healthy().await;
 
-        let urls: Vec<String> = project::PORTS
-            .map(|port| format!("redis://127.0.0.1:{port}"))
-            .to_vec();
+        let urls: Vec<String> = project::PORTS.map(|port| format!("redis://127.0.0.1:{port}")).to_vec();
         assert_eq!(take_a_lease(&urls, "with-all").await, 5);
         project.stop("master2").await;
         assert_eq!(take_a_lease(&urls, "without-one").await, 4);

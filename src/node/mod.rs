@@ -10,7 +10,7 @@
 //! - `state.rs`: phases, the connection in use, answers outstanding
 //! - `debts.rs`: deletions that are not confirmed yet
 //! - `supervisor.rs`: the task that connects, watches and pays
-//! - `connection.rs`, `command.rs`, `address.rs`, `failure.rs`: Redis
+//! - `connection.rs`, `command.rs`, `address.rs`, `failure.rs`, `tls.rs`: Redis
 
 pub(crate) mod address;
 mod command;
@@ -21,6 +21,8 @@ mod handle;
 mod reply;
 mod state;
 mod supervisor;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

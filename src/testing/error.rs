@@ -23,9 +23,7 @@ pub enum TestingError {
     },
 
     /// The server ended before it answered.
-    #[error(
-        "the server on port {port} ended ({status}) before it answered; its log ends with:\n{log}"
-    )]
+    #[error("the server on port {port} ended ({status}) before it answered; its log ends with:\n{log}")]
     Exited {
         /// The port it was to listen on.
         port: u16,
@@ -43,9 +41,7 @@ pub enum TestingError {
     },
 
     /// The server runs but does not answer.
-    #[error(
-        "the server on port {port} did not answer within {within:?}; its log ends with:\n{log}"
-    )]
+    #[error("the server on port {port} did not answer within {within:?}; its log ends with:\n{log}")]
     NotReady {
         /// The port it listens on.
         port: u16,

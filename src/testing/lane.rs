@@ -68,10 +68,7 @@ async fn read(
             _ => Piece::Bytes(bytes),
         };
         // Refused only when the handle is gone, and this future with it in a moment.
-        let _ = arrivals.send(Arrival {
-            at: Instant::now(),
-            what,
-        });
+        let _ = arrivals.send(Arrival { at: Instant::now(), what });
         if count == 0 {
             return;
         }

@@ -106,8 +106,7 @@ impl LocalMasters {
     /// Where there is no master `index`.
     pub fn unix_url(&self, index: usize) -> Option<String> {
         let socket = socket_in(&self.servers[index].dir);
-        self.unix_sockets
-            .then(|| format!("unix://{}", socket.display()))
+        self.unix_sockets.then(|| format!("unix://{}", socket.display()))
     }
 
     /// The address of one, for a socket or a [`FaultProxy`](super::FaultProxy).
@@ -192,8 +191,7 @@ impl LocalMasters {
     pub async fn restart_empty(&self, index: usize) -> Result<(), TestingError> {
         let server = self.server(index)?;
         server.kill().await?;
-        std::fs::remove_dir_all(&server.dir)
-            .map_err(TestingError::io("empty a server's folder"))?;
+        std::fs::remove_dir_all(&server.dir).map_err(TestingError::io("empty a server's folder"))?;
         self.restart(index).await
     }
 
@@ -225,14 +223,11 @@ impl LocalMasters {
 
     fn server(&self, index: usize) -> Result<&Server, TestingError> {
         let count = self.servers.len();
-        self.servers
-            .get(index)
-            .ok_or(TestingError::NoSuchMaster { index, count })
+        self.servers.get(index).ok_or(TestingError::NoSuchMaster { index, count })
     }
 
     fn tell_watchdog(&self) {
-        self.watchdog
-            .watch(self.servers.iter().filter_map(Server::pid));
+        self.watchdog.watch(self.servers.iter().filter_map(Server::pid));
     }
 }
 
@@ -298,15 +293,10 @@ impl LocalMastersBuilder {
             .tempdir()
             .map_err(TestingError::io("make a temporary folder"))?;
         let watchdog = Watchdog::start(folder.path());
-        let starting = (0..self.count)
-            .map(|index| self.start_one(&binary, folder.path().join(index.to_string())));
+        let starting =
+            (0..self.count).map(|index| self.start_one(&binary, folder.path().join(index.to_string())));
         let servers = try_join_all(starting).await?;
-        let masters = LocalMasters {
-            servers,
-            watchdog,
-            unix_sockets: self.unix_sockets,
-            _folder: folder,
-        };
+        let masters = LocalMasters { servers, watchdog, unix_sockets: self.unix_sockets, _folder: folder };
         masters.tell_watchdog();
         Ok(masters)
     }
@@ -338,10 +328,7 @@ impl LocalMastersBuilder {
         .flat_map(|(name, value)| [name.to_string(), value.to_string()])
         .collect();
         if self.unix_sockets {
-            options.extend([
-                "--unixsocket".to_owned(),
-                socket_in(dir).display().to_string(),
-            ]);
+            options.extend(["--unixsocket".to_owned(), socket_in(dir).display().to_string()]);
         }
         options.extend(self.args.iter().cloned());
         options

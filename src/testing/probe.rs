@@ -54,9 +54,7 @@ async fn ask(address: SocketAddr, password: Option<&str>) -> io::Result<Answer> 
 }
 
 fn process_id(info: &str) -> Option<u32> {
-    let value = info
-        .lines()
-        .find_map(|line| line.strip_prefix("process_id:"))?;
+    let value = info.lines().find_map(|line| line.strip_prefix("process_id:"))?;
     value.trim().parse().ok()
 }
 
@@ -83,9 +81,7 @@ fn is_whole(reply: &[u8]) -> bool {
     match reply.strip_prefix(b"$") {
         None => true,
         Some(_) => {
-            let length = std::str::from_utf8(&reply[1..end])
-                .ok()
-                .and_then(|text| text.parse().ok());
+            let length = std::str::from_utf8(&reply[1..end]).ok().and_then(|text| text.parse().ok());
             // `$-1` is a missing value and has no body.
             length.is_none_or(|length: usize| reply.len() >= end + 2 + length + 2)
         }
@@ -110,10 +106,7 @@ mod tests {
 
     #[test]
     fn the_process_is_read_from_info() {
-        assert_eq!(
-            process_id("$9\r\n# Server\r\nprocess_id:42\r\ntcp_port:1\r\n"),
-            Some(42)
-        );
+        assert_eq!(process_id("$9\r\n# Server\r\nprocess_id:42\r\ntcp_port:1\r\n"), Some(42));
         assert_eq!(process_id("-NOAUTH Authentication required.\r\n"), None);
     }
 }

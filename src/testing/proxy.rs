@@ -98,18 +98,12 @@ impl FaultProxy {
     pub async fn start(upstream: impl Into<SocketAddr>) -> Result<FaultProxy, TestingError> {
         let upstream = upstream.into();
         let cannot = || TestingError::io("listen for a proxy");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .await
-            .map_err(cannot())?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot())?;
         let address = listener.local_addr().map_err(cannot())?;
         let (faults, seen) = watch::channel(Faults::default());
         let connections = Arc::default();
         tokio::spawn(accept(listener, upstream, seen, Arc::clone(&connections)));
-        Ok(FaultProxy {
-            address,
-            faults,
-            connections,
-        })
+        Ok(FaultProxy { address, faults, connections })
     }
 
     /// Where it listens.
@@ -130,8 +124,7 @@ impl FaultProxy {
     /// Delivers what goes in `direction` this much later; zero ends it. Each piece is delayed by
     /// itself, so that many requests may be under way at once.
     pub fn latency(&self, direction: Direction, latency: Duration) {
-        self.faults
-            .send_modify(|faults| faults.lane_mut(direction).latency = latency);
+        self.faults.send_modify(|faults| faults.lane_mut(direction).latency = latency);
     }
 
     /// Delivers nothing any more, in both directions; connections are still taken. All of it is
@@ -146,16 +139,14 @@ impl FaultProxy {
 
     /// Is a [`black_hole`](FaultProxy::black_hole) in one direction only.
     pub fn hold(&self, direction: Direction) {
-        self.faults
-            .send_modify(|faults| faults.lane_mut(direction).fate = Fate::Hold);
+        self.faults.send_modify(|faults| faults.lane_mut(direction).fate = Fate::Hold);
     }
 
     /// Drops what goes in `direction`. A connection that has lost something stays silent in that
     /// direction until it is closed, also after [`heal`](FaultProxy::heal): a stream with a hole in it
     /// would give its reader the answer to another question. New connections are well.
     pub fn lose(&self, direction: Direction) {
-        self.faults
-            .send_modify(|faults| faults.lane_mut(direction).fate = Fate::Lose);
+        self.faults.send_modify(|faults| faults.lane_mut(direction).fate = Fate::Lose);
     }
 
     /// Drops replies: requests are executed and nobody hears of it. Short for
@@ -177,12 +168,7 @@ impl FaultProxy {
 
     /// Ends all faults; what a black hole or a latency kept is delivered now.
     pub fn heal(&self) {
-        self.faults.send_modify(|faults| {
-            *faults = Faults {
-                cuts: faults.cuts,
-                ..Faults::default()
-            }
-        });
+        self.faults.send_modify(|faults| *faults = Faults { cuts: faults.cuts, ..Faults::default() });
     }
 }
 
@@ -219,12 +205,7 @@ async fn accept(
 }
 
 /// Carries one connection until both sides have closed it, or it is cut.
-async fn connection(
-    mut client: TcpStream,
-    upstream: SocketAddr,
-    faults: watch::Receiver<Faults>,
-    cuts: u64,
-) {
+async fn connection(mut client: TcpStream, upstream: SocketAddr, faults: watch::Receiver<Faults>, cuts: u64) {
     let _ = client.set_nodelay(true);
     let mut for_cut = faults.clone();
     let closed_by_both = tokio::select! {
@@ -238,17 +219,10 @@ async fn connection(
 }
 
 /// False when there is no server to call.
-async fn carry_both(
-    client: &mut TcpStream,
-    upstream: SocketAddr,
-    faults: &watch::Receiver<Faults>,
-) -> bool {
+async fn carry_both(client: &mut TcpStream, upstream: SocketAddr, faults: &watch::Receiver<Faults>) -> bool {
     let Ok(mut server) = TcpStream::connect(upstream).await else {
         // Not even this may be heard through a black hole.
-        let _ = faults
-            .clone()
-            .wait_for(|faults| faults.to_client.fate != Fate::Hold)
-            .await;
+        let _ = faults.clone().wait_for(|faults| faults.to_client.fate != Fate::Hold).await;
         return false;
     };
     let _ = server.set_nodelay(true);

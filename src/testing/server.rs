@@ -35,14 +35,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(binary: PathBuf, port: u16, dir: PathBuf, args: Vec<String>) -> Server {
         let password = value_of("--requirepass", &args);
-        Server {
-            port,
-            dir,
-            binary,
-            args,
-            password,
-            child: Mutex::new(None),
-        }
+        Server { port, dir, binary, args, password, child: Mutex::new(None) }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -61,9 +54,7 @@ impl Server {
             if let Some(status) = self.reap()? {
                 return Err(self.ended(status));
             }
-            if probe::answers(self.address(), pid, self.password.as_deref()).await
-                && self.reap()?.is_none()
-            {
+            if probe::answers(self.address(), pid, self.password.as_deref()).await && self.reap()?.is_none() {
                 return Ok(());
             }
             if started.elapsed() > START_PATIENCE {
@@ -80,12 +71,8 @@ impl Server {
 
     fn spawn(&self) -> Result<u32, TestingError> {
         std::fs::create_dir_all(&self.dir).map_err(TestingError::io("make a server's folder"))?;
-        let log = self
-            .open_log()
-            .map_err(TestingError::io("write a server's log"))?;
-        let log_too = log
-            .try_clone()
-            .map_err(TestingError::io("write a server's log"))?;
+        let log = self.open_log().map_err(TestingError::io("write a server's log"))?;
+        let log_too = log.try_clone().map_err(TestingError::io("write a server's log"))?;
         let child = Command::new(&self.binary)
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
             .arg("--dir")
@@ -105,10 +92,7 @@ impl Server {
     }
 
     fn open_log(&self) -> std::io::Result<File> {
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
+        OpenOptions::new().create(true).append(true).open(self.log_path())
     }
 
     fn log_path(&self) -> PathBuf {
@@ -118,10 +102,7 @@ impl Server {
     fn log_tail(&self) -> String {
         let bytes = std::fs::read(self.log_path()).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<&str> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .collect();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(6)..].join("\n")
     }
 
@@ -130,11 +111,7 @@ impl Server {
         if log.contains(&format!("Failed listening on port {}", self.port)) {
             return TestingError::PortTaken { port: self.port };
         }
-        TestingError::Exited {
-            port: self.port,
-            status,
-            log,
-        }
+        TestingError::Exited { port: self.port, status, log }
     }
 
     /// SIGKILL, also to a paused one; returns when it is reaped. Nothing to do where it is down.
@@ -211,11 +188,7 @@ impl Server {
     }
 
     fn not_obeyed(&self, signal: &'static str) -> TestingError {
-        TestingError::NotObeyed {
-            port: self.port,
-            signal,
-            within: SIGNAL_PATIENCE,
-        }
+        TestingError::NotObeyed { port: self.port, signal, within: SIGNAL_PATIENCE }
     }
 
     /// The exit status, once, if the process has ended by now.
@@ -224,9 +197,7 @@ impl Server {
         let Some(process) = child.as_mut() else {
             return Ok(None);
         };
-        let status = process
-            .try_wait()
-            .map_err(TestingError::io("wait for a server"))?;
+        let status = process.try_wait().map_err(TestingError::io("wait for a server"))?;
         if status.is_some() {
             *child = None;
         }
@@ -234,9 +205,7 @@ impl Server {
     }
 
     fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.child.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -274,27 +243,18 @@ pub(super) fn find_binary() -> Result<PathBuf, TestingError> {
 
 /// `path` as a program that can be run from any folder; a bare name is looked for on PATH.
 pub(super) fn program(path: &Path) -> Result<PathBuf, TestingError> {
-    let found = if path.components().count() == 1 {
-        on_path(path)
-    } else {
-        None
-    };
+    let found = if path.components().count() == 1 { on_path(path) } else { None };
     let found = found.or_else(|| is_program(path).then(|| path.to_owned()));
     found
         .and_then(|path| std::path::absolute(path).ok())
-        .ok_or_else(|| TestingError::NotAProgram {
-            path: path.to_owned(),
-        })
+        .ok_or_else(|| TestingError::NotAProgram { path: path.to_owned() })
 }
 
 fn on_path(name: &Path) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders)
-        .map(|folder| folder.join(name))
-        .find(|path| is_program(path))
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
 fn is_program(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }

@@ -34,9 +34,7 @@ impl Watchdog {
             // A Ctrl-C at the terminal is for the owner; the watchdog must outlive it.
             .process_group(0)
             .spawn();
-        Watchdog {
-            shell: shell.ok().map(Mutex::new),
-        }
+        Watchdog { shell: shell.ok().map(Mutex::new) }
     }
 
     /// Takes note of the processes to end.
@@ -44,9 +42,7 @@ impl Watchdog {
         let Some(shell) = &self.shell else { return };
         let mut line: String = pids.map(|pid| format!("{pid} ")).collect();
         line.push('\n');
-        let mut shell = shell
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut shell = shell.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(pipe) = &mut shell.stdin {
             // Fails only when somebody ended the shell; then there is nobody to tell.
             let _ = pipe.write_all(line.as_bytes());
@@ -58,9 +54,7 @@ impl Drop for Watchdog {
     /// The owner cleans up by itself: the watchdog goes without doing anything.
     fn drop(&mut self) {
         if let Some(shell) = &mut self.shell {
-            let shell = shell
-                .get_mut()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let shell = shell.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
             let _ = shell.kill();
             let _ = shell.wait();
         }

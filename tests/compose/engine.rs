@@ -8,11 +8,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fails with what to do where no engine answers.
 pub(super) async fn check() {
-    let asked = run(
-        docker(&["version", "--format", "{{.Server.Version}}"]),
-        PATIENCE,
-    )
-    .await;
+    let asked = run(docker(&["version", "--format", "{{.Server.Version}}"]), PATIENCE).await;
     if let Err(error) = asked {
         panic!(
             "this test needs a container engine that answers: start Docker, or leave out \
@@ -31,10 +27,7 @@ pub(super) fn docker(args: &[&str]) -> Command {
 /// `docker compose`, else the older `docker-compose`, in the crate's folder.
 pub(super) async fn compose() -> Command {
     let mut command = docker(&["compose"]);
-    if run(docker(&["compose", "version"]), PATIENCE)
-        .await
-        .is_err()
-    {
+    if run(docker(&["compose", "version"]), PATIENCE).await.is_err() {
         command = Command::new("docker-compose");
     }
     command.current_dir(env!("CARGO_MANIFEST_DIR"));

@@ -45,10 +45,8 @@ async fn name_in_file() -> String {
     let mut command = engine::compose().await;
     command.arg("config");
     let config = engine::run(command, BUILD_PATIENCE).await.unwrap();
-    let mut names: Vec<&str> = config
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("image: "))
-        .collect();
+    let mut names: Vec<&str> =
+        config.lines().filter_map(|line| line.trim().strip_prefix("image: ")).collect();
     names.dedup();
     assert_eq!(names.len(), 1, "one image for all services");
     names[0].to_owned()
@@ -66,28 +64,18 @@ async fn make(name: &str) {
     for (program, inside) in [(server, "redis-server"), (client, "redis-cli")] {
         copy(&program, &root.path().join("usr/bin").join(inside));
         for library in libraries(&program).await {
-            copy(
-                &library,
-                &root.path().join(library.strip_prefix("/").unwrap()),
-            );
+            copy(&library, &root.path().join(library.strip_prefix("/").unwrap()));
         }
     }
     std::fs::create_dir(root.path().join("tmp")).unwrap();
 
     let archive = root.path().with_extension("tar");
     let mut tar = Command::new("tar");
-    tar.arg("-C")
-        .arg(root.path())
-        .arg("-cf")
-        .arg(&archive)
-        .arg(".");
+    tar.arg("-C").arg(root.path()).arg("-cf").arg(&archive).arg(".");
     engine::run(tar, BUILD_PATIENCE).await.unwrap();
     let label = format!("LABEL {LABEL}=yes");
     let mut import = engine::docker(&["import", "--change", "WORKDIR /data"]);
-    import
-        .args(["--change", "ENV PATH=/usr/bin", "--change", &label])
-        .arg(&archive)
-        .arg(name);
+    import.args(["--change", "ENV PATH=/usr/bin", "--change", &label]).arg(&archive).arg(name);
     let imported = engine::run(import, BUILD_PATIENCE).await;
     let _ = std::fs::remove_file(&archive);
     imported.unwrap();
@@ -117,9 +105,5 @@ async fn libraries(program: &Path) -> Vec<PathBuf> {
         Err(said) if said.contains("not a dynamic") => return Vec::new(),
         Err(said) => panic!("{said}"),
     };
-    printed
-        .split_whitespace()
-        .filter(|word| word.starts_with('/'))
-        .map(PathBuf::from)
-        .collect()
+    printed.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

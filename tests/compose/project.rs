@@ -31,10 +31,7 @@ pub(super) struct Project {
 impl Project {
     pub(super) async fn up() -> Project {
         // Made first: what came up before a failure is taken down too.
-        let project = Project {
-            name: format!("leasehold-test-{}", std::process::id()),
-            is_down: false,
-        };
+        let project = Project { name: format!("leasehold-test-{}", std::process::id()), is_down: false };
         project.compose(&["up", "-d"]).await;
         project
     }
@@ -54,10 +51,7 @@ impl Project {
             }
             if started.elapsed() > PATIENCE || states.contains("unhealthy") {
                 let log = self.compose(&["logs", "--tail", "20"]).await;
-                panic!(
-                    "not all healthy after {:?}:\n{states}\n{log}",
-                    started.elapsed()
-                );
+                panic!("not all healthy after {:?}:\n{states}\n{log}", started.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
@@ -99,17 +93,11 @@ impl Drop for Project {
         }
         let plugin = engine::docker(&["compose"]);
         for mut command in [plugin, Command::new("docker-compose")] {
-            command
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .args(["-p", &self.name])
-                .args(DOWN);
+            command.current_dir(env!("CARGO_MANIFEST_DIR")).args(["-p", &self.name]).args(DOWN);
             if command.output().is_ok_and(|output| output.status.success()) {
                 return;
             }
         }
-        eprintln!(
-            "the containers of project {} could not be taken down",
-            self.name
-        );
+        eprintln!("the containers of project {} could not be taken down", self.name);
     }
 }

@@ -21,17 +21,12 @@ impl Client {
     pub(super) async fn connect(address: SocketAddr) -> io::Result<Client> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Client {
-            stream,
-            unread: Vec::new(),
-        })
+        Ok(Client { stream, unread: Vec::new() })
     }
 
     /// Sends one command, words parted by spaces, and waits for nothing.
     pub(super) async fn send(&mut self, command: &str) -> io::Result<()> {
-        self.stream
-            .write_all(format!("{command}\r\n").as_bytes())
-            .await
+        self.stream.write_all(format!("{command}\r\n").as_bytes()).await
     }
 
     /// The next reply's first line, and the value behind it where it has one.
@@ -53,14 +48,8 @@ impl Client {
 
     /// That the connection is over.
     pub(super) async fn expect_end(&mut self) {
-        let heard = self
-            .reply()
-            .await
-            .expect_err("the connection should have ended");
-        assert!(
-            is_end(&heard),
-            "expected the connection's end, got {heard:?}"
-        );
+        let heard = self.reply().await.expect_err("the connection should have ended");
+        assert!(is_end(&heard), "expected the connection's end, got {heard:?}");
     }
 
     async fn read_reply(&mut self) -> io::Result<String> {
@@ -86,8 +75,5 @@ impl Client {
 
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(
-        error.kind(),
-        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
-    )
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }

@@ -11,9 +11,7 @@ use rustix::process::{Pid, test_kill_process};
 use super::client::{Client, PATIENCE};
 
 async fn client(masters: &LocalMasters, index: usize) -> Client {
-    Client::connect(masters.addr(index))
-        .await
-        .expect("connect to a master")
+    Client::connect(masters.addr(index)).await.expect("connect to a master")
 }
 
 async fn one_master() -> LocalMasters {
@@ -22,9 +20,7 @@ async fn one_master() -> LocalMasters {
 
 /// Every pid of a set, which is all up.
 fn pids(masters: &LocalMasters) -> Vec<u32> {
-    (0..masters.len())
-        .map(|index| masters.pid(index).expect("it is up"))
-        .collect()
+    (0..masters.len()).map(|index| masters.pid(index).expect("it is up")).collect()
 }
 
 fn is_alive(pid: u32) -> bool {
@@ -45,29 +41,19 @@ async fn each_master_is_a_server_of_its_own_that_syncs_always_and_evicts_nothing
         ("save", ""),
     ];
     for index in 0..5 {
-        assert_eq!(
-            masters.url(index),
-            format!("redis://127.0.0.1:{}", masters.port(index))
-        );
+        assert_eq!(masters.url(index), format!("redis://127.0.0.1:{}", masters.port(index)));
         let mut connection = redis::Client::open(masters.url(index))
             .unwrap()
             .get_multiplexed_async_connection()
             .await
             .unwrap();
         for (name, value) in wanted {
-            let got: Vec<String> = redis::cmd("CONFIG")
-                .arg("GET")
-                .arg(name)
-                .query_async(&mut connection)
-                .await
-                .unwrap();
+            let got: Vec<String> =
+                redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut connection).await.unwrap();
             assert_eq!(got, [name, value]);
         }
-        let info: redis::InfoDict = redis::cmd("INFO")
-            .arg("server")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
+        let info: redis::InfoDict =
+            redis::cmd("INFO").arg("server").query_async(&mut connection).await.unwrap();
         assert_eq!(info.get::<u32>("process_id"), masters.pid(index));
         assert!(masters.dir(index).join("server.log").is_file());
     }
@@ -84,103 +70,52 @@ async fn a_killed_master_is_gone_at_once_and_comes_back_with_its_data() {
     assert_eq!(masters.pid(0), None);
     assert!(!is_alive(pid), "killed and reaped");
     before.expect_end().await;
-    assert!(
-        Client::connect(masters.addr(0)).await.is_err(),
-        "nobody listens"
-    );
+    assert!(Client::connect(masters.addr(0)).await.is_err(), "nobody listens");
     masters.kill(0).await.expect("killing twice is no error");
 
     masters.restart(0).await.unwrap();
     assert_eq!(masters.port(0), port);
     assert_ne!(masters.pid(0), Some(pid));
-    assert_eq!(
-        client(&masters, 0).await.ask("GET key").await.unwrap(),
-        "value"
-    );
+    assert_eq!(client(&masters, 0).await.ask("GET key").await.unwrap(), "value");
 }
 
 #[tokio::test]
 async fn a_master_stopped_in_order_ends_even_while_paused() {
     let masters = one_master().await;
-    assert_eq!(
-        client(&masters, 0)
-            .await
-            .ask("SET key value")
-            .await
-            .unwrap(),
-        "+OK"
-    );
+    assert_eq!(client(&masters, 0).await.ask("SET key value").await.unwrap(), "+OK");
     masters.pause(0).await.unwrap();
     masters.stop(0).await.unwrap();
     assert_eq!(masters.pid(0), None);
     masters.restart(0).await.unwrap();
-    assert_eq!(
-        client(&masters, 0).await.ask("GET key").await.unwrap(),
-        "value"
-    );
+    assert_eq!(client(&masters, 0).await.ask("GET key").await.unwrap(), "value");
 }
 
 #[tokio::test]
 async fn a_running_master_can_be_restarted() {
     let masters = one_master().await;
-    assert_eq!(
-        client(&masters, 0)
-            .await
-            .ask("SET key value")
-            .await
-            .unwrap(),
-        "+OK"
-    );
+    assert_eq!(client(&masters, 0).await.ask("SET key value").await.unwrap(), "+OK");
     let pid = masters.pid(0);
     masters.restart(0).await.unwrap();
     assert_ne!(masters.pid(0), pid);
-    assert_eq!(
-        client(&masters, 0).await.ask("GET key").await.unwrap(),
-        "value"
-    );
+    assert_eq!(client(&masters, 0).await.ask("GET key").await.unwrap(), "value");
 }
 
 #[tokio::test]
 async fn a_master_restarted_empty_knows_nothing() {
     let masters = one_master().await;
-    assert_eq!(
-        client(&masters, 0)
-            .await
-            .ask("SET key value")
-            .await
-            .unwrap(),
-        "+OK"
-    );
+    assert_eq!(client(&masters, 0).await.ask("SET key value").await.unwrap(), "+OK");
     let port = masters.port(0);
     masters.restart_empty(0).await.unwrap();
     assert_eq!(masters.port(0), port);
-    assert_eq!(
-        client(&masters, 0).await.ask("GET key").await.unwrap(),
-        "$-1"
-    );
+    assert_eq!(client(&masters, 0).await.ask("GET key").await.unwrap(), "$-1");
 }
 
 #[tokio::test]
 async fn a_master_that_does_not_persist_forgets_in_a_restart() {
-    let masters = LocalMasters::builder()
-        .count(1)
-        .persistent(false)
-        .start()
-        .await
-        .unwrap();
-    assert_eq!(
-        client(&masters, 0)
-            .await
-            .ask("SET key value")
-            .await
-            .unwrap(),
-        "+OK"
-    );
+    let masters = LocalMasters::builder().count(1).persistent(false).start().await.unwrap();
+    assert_eq!(client(&masters, 0).await.ask("SET key value").await.unwrap(), "+OK");
     masters.restart(0).await.unwrap();
-    assert_eq!(
-        client(&masters, 0).await.ask("GET key").await.unwrap(),
-        "$-1"
-    );
+    assert_eq!(client(&masters, 0).await.ask("GET key").await.unwrap(), "$-1");
 }
 
 #[tokio::test]
@@ -242,9 +177,7 @@ async fn masters_end_with_a_process_that_is_aborted() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(aborting.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let lines = BufReader::new(aborting.stdout.take().unwrap()).lines().map_while(Result::ok);
     let told = lines.filter_map(|line| Some(line.strip_prefix(ROLE)?.trim().to_owned()));
     let told = told.last().expect("the other process started its masters");
     assert!(!aborting.wait().unwrap().success());
@@ -265,18 +198,14 @@ async fn masters_end_with_a_process_that_is_aborted() {
 async fn several_sets_live_side_by_side() {
     let start = || LocalMasters::start(3);
     let (one, two, three) = tokio::try_join!(start(), start(), start()).unwrap();
-    let ports: HashSet<u16> = [&one, &two, &three]
-        .iter()
-        .flat_map(|set| (0..3).map(|index| set.port(index)))
-        .collect();
+    let ports: HashSet<u16> =
+        [&one, &two, &three].iter().flat_map(|set| (0..3).map(|index| set.port(index))).collect();
     assert_eq!(ports.len(), 9);
 }
 
 #[tokio::test]
 async fn masters_with_a_password_are_started_too() {
-    let builder = LocalMasters::builder()
-        .count(1)
-        .arg("--requirepass", "s3cret");
+    let builder = LocalMasters::builder().count(1).arg("--requirepass", "s3cret");
     let masters = builder.start().await.unwrap();
     let mut asking = client(&masters, 0).await;
     assert!(asking.ask("GET key").await.unwrap().starts_with("-NOAUTH"));
@@ -286,22 +215,13 @@ async fn masters_with_a_password_are_started_too() {
 
 #[tokio::test]
 async fn masters_can_listen_on_unix_sockets() {
-    let masters = LocalMasters::builder()
-        .count(2)
-        .unix_sockets(true)
-        .start()
-        .await
-        .unwrap();
+    let masters = LocalMasters::builder().count(2).unix_sockets(true).start().await.unwrap();
     let url = masters.unix_url(1).unwrap();
     let path = url.strip_prefix("unix://").unwrap();
     let mut stream = tokio::net::UnixStream::connect(path).await.unwrap();
-    tokio::io::AsyncWriteExt::write_all(&mut stream, b"PING\r\n")
-        .await
-        .unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut stream, b"PING\r\n").await.unwrap();
     let mut pong = [0; 7];
-    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut pong)
-        .await
-        .unwrap();
+    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut pong).await.unwrap();
     assert_eq!(&pong, b"+PONG\r\n");
     assert_eq!(one_master().await.unix_url(0), None);
 }
@@ -310,31 +230,16 @@ async fn masters_can_listen_on_unix_sockets() {
 async fn what_cannot_be_done_says_why() {
     let masters = one_master().await;
     let absent = masters.kill(7).await.unwrap_err();
-    assert!(matches!(
-        absent,
-        TestingError::NoSuchMaster { index: 7, count: 1 }
-    ));
-    assert_eq!(
-        absent.to_string(),
-        "there is no master 7: 1 were started, counted from 0"
-    );
+    assert!(matches!(absent, TestingError::NoSuchMaster { index: 7, count: 1 }));
+    assert_eq!(absent.to_string(), "there is no master 7: 1 were started, counted from 0");
 
     masters.kill(0).await.unwrap();
-    assert!(matches!(
-        masters.pause(0).await,
-        Err(TestingError::NotRunning { index: 0 })
-    ));
-    assert!(matches!(
-        masters.resume(0),
-        Err(TestingError::NotRunning { index: 0 })
-    ));
+    assert!(matches!(masters.pause(0).await, Err(TestingError::NotRunning { index: 0 })));
+    assert!(matches!(masters.resume(0), Err(TestingError::NotRunning { index: 0 })));
 
     let squatter = TcpListener::bind(masters.addr(0)).unwrap();
     let taken = masters.restart(0).await.unwrap_err();
-    assert!(
-        matches!(taken, TestingError::PortTaken { port } if port == masters.port(0)),
-        "{taken}"
-    );
+    assert!(matches!(taken, TestingError::PortTaken { port } if port == masters.port(0)), "{taken}");
     drop(squatter);
     masters.restart(0).await.expect("the port is free again");
 }
@@ -342,19 +247,10 @@ async fn what_cannot_be_done_says_why() {
 #[tokio::test]
 async fn a_server_that_cannot_start_says_why() {
     let builder = LocalMasters::builder().count(1);
-    let absent = builder
-        .clone()
-        .program("/no/such/server")
-        .start()
-        .await
-        .unwrap_err();
+    let absent = builder.clone().program("/no/such/server").start().await.unwrap_err();
     assert!(absent.to_string().contains("/no/such/server"), "{absent}");
 
-    let refused = builder
-        .arg("--no-such-option", "1")
-        .start()
-        .await
-        .unwrap_err();
+    let refused = builder.arg("--no-such-option", "1").start().await.unwrap_err();
     assert!(matches!(refused, TestingError::Exited { .. }));
     assert!(refused.to_string().contains("no-such-option"), "{refused}");
 }

@@ -7,24 +7,18 @@ use super::client::{Client, PATIENCE};
 /// One master and a proxy before it.
 async fn proxied() -> (LocalMasters, FaultProxy) {
     let masters = LocalMasters::start(1).await.expect("start a master");
-    let proxy = FaultProxy::start(masters.addr(0))
-        .await
-        .expect("start a proxy");
+    let proxy = FaultProxy::start(masters.addr(0)).await.expect("start a proxy");
     (masters, proxy)
 }
 
 async fn through(proxy: &FaultProxy) -> Client {
-    let mut client = Client::connect(proxy.addr())
-        .await
-        .expect("connect to the proxy");
+    let mut client = Client::connect(proxy.addr()).await.expect("connect to the proxy");
     assert_eq!(client.ask("PING").await.unwrap(), "+PONG");
     client
 }
 
 async fn past(masters: &LocalMasters) -> Client {
-    Client::connect(masters.addr(0))
-        .await
-        .expect("connect to the master")
+    Client::connect(masters.addr(0)).await.expect("connect to the master")
 }
 
 /// Returns when the master holds `value` at `key`; what was sent needs a moment to arrive.
@@ -47,22 +41,10 @@ async fn without_faults_it_is_not_noticed() {
     assert_eq!(client.ask("SET small 1").await.unwrap(), "+OK");
     assert_eq!(past(&masters).await.ask("GET small").await.unwrap(), "1");
 
-    let mut connection = redis::Client::open(proxy.url())
-        .unwrap()
-        .get_multiplexed_async_connection()
-        .await
-        .unwrap();
-    let () = redis::cmd("SET")
-        .arg("large")
-        .arg(&value)
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    let got: String = redis::cmd("GET")
-        .arg("large")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
+    let mut connection =
+        redis::Client::open(proxy.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let () = redis::cmd("SET").arg("large").arg(&value).query_async(&mut connection).await.unwrap();
+    let got: String = redis::cmd("GET").arg("large").query_async(&mut connection).await.unwrap();
     assert!(got == value);
 }
 
@@ -74,25 +56,14 @@ async fn latency_is_that_of_its_direction_and_ends_at_zero() {
     for direction in [Direction::ToServer, Direction::ToClient] {
         proxy.latency(direction, latency);
         let started = Instant::now();
-        client
-            .send(&format!("SET {direction:?} late"))
-            .await
-            .unwrap();
+        client.send(&format!("SET {direction:?} late")).await.unwrap();
         if direction == Direction::ToClient {
             until_stored(&masters, "ToClient", "late").await;
             assert!(started.elapsed() < latency, "only the reply is late");
         }
         assert_eq!(client.reply().await.unwrap(), "+OK");
-        assert!(
-            started.elapsed() >= latency,
-            "{direction:?}: {:?}",
-            started.elapsed()
-        );
-        assert!(
-            started.elapsed() < latency * 5,
-            "{direction:?}: {:?}",
-            started.elapsed()
-        );
+        assert!(started.elapsed() >= latency, "{direction:?}: {:?}", started.elapsed());
+        assert!(started.elapsed() < latency * 5, "{direction:?}: {:?}", started.elapsed());
         proxy.latency(direction, Duration::ZERO);
     }
     let started = Instant::now();
@@ -117,11 +88,7 @@ async fn latency_keeps_order_and_lets_many_requests_be_under_way() {
         assert_eq!(client.reply().await.unwrap(), number.to_string());
     }
     assert!(started.elapsed() >= latency * 2);
-    assert!(
-        started.elapsed() < latency * 40,
-        "one after the other: {:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed() < latency * 40, "one after the other: {:?}", started.elapsed());
 }
 
 #[tokio::test]
@@ -143,14 +110,9 @@ async fn a_black_hole_keeps_everything_until_it_is_healed() {
     let mut present = through(&proxy).await;
     proxy.black_hole();
     for number in 0..3 {
-        present
-            .send(&format!("APPEND order {number}"))
-            .await
-            .unwrap();
+        present.send(&format!("APPEND order {number}")).await.unwrap();
     }
-    let mut new = Client::connect(proxy.addr())
-        .await
-        .expect("new connections are taken");
+    let mut new = Client::connect(proxy.addr()).await.expect("new connections are taken");
     new.send("ECHO new").await.unwrap();
     present.expect_silence().await;
     new.expect_silence().await;
@@ -287,10 +249,7 @@ async fn it_ends_with_its_handle() {
     client.expect_end().await;
     let started = Instant::now();
     while Client::connect(address).await.is_ok() {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "nobody should listen any more"
-        );
+        assert!(started.elapsed() < PATIENCE, "nobody should listen any more");
         tokio::task::yield_now().await;
     }
 }
@@ -303,10 +262,7 @@ async fn closed_connections_are_not_counted() {
     drop(client);
     let started = Instant::now();
     while proxy.connections() > 0 {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "the connection should be over"
-        );
+        assert!(started.elapsed() < PATIENCE, "the connection should be over");
         tokio::task::yield_now().await;
     }
 }
