@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+
 use crate::clock::Timestamp;
 use crate::error::{AcquireError, InvalidRequest, TooFewNodes};
 use crate::fanout::Fanout;
@@ -124,7 +126,10 @@ impl Round {
         loop {
             match self.tally.verdict() {
                 Verdict::Open => {}
-                certain => return certain,
+                certain => {
+                    self.count_ready();
+                    return certain;
+                }
             }
             tokio::select! {
                 biased;
@@ -142,6 +147,13 @@ impl Round {
         let overdue: Vec<NodeError> = self.votes.open().map(|(_, reply)| reply.overdue()).collect();
         self.errors.extend(overdue);
         self.tally.close()
+    }
+
+    /// Takes in what is there already: it changes no outcome, but what is owed and what is told.
+    fn count_ready(&mut self) {
+        while let Some((node, answer)) = self.votes.next().now_or_never() {
+            self.count(node, answer);
+        }
     }
 
     fn count(&mut self, node: usize, answer: Answer) {
@@ -163,13 +175,18 @@ impl Round {
         self.errors.push(self.fleet.nodes[node].overdue());
     }
 
-    fn into_lease(mut self, plan: &Plan) -> Lease {
-        self.won = true;
+    /// No more votes: what is open now was perhaps set.
+    fn stop_counting(&mut self) {
         for node in 0..self.fleet.nodes.len() {
             if self.votes.abandon(node) {
                 self.seats.set_sent(node);
             }
         }
+    }
+
+    fn into_lease(mut self, plan: &Plan) -> Lease {
+        self.won = true;
+        self.stop_counting();
         let hold = Arc::new(Hold::new(
             self.fleet.clone(),
             plan.keys.clone(),
@@ -190,11 +207,7 @@ impl Drop for Round {
         if self.won {
             return;
         }
-        for node in 0..self.fleet.nodes.len() {
-            if self.votes.abandon(node) {
-                self.seats.set_sent(node);
-            }
-        }
+        self.stop_counting();
         let until = self.fleet.clock.now().after(self.lifetime);
         for node in self.seats.touched() {
             // The deletion goes on without its reply.

@@ -94,14 +94,14 @@ impl Heartbeat {
         if self.hold.fleet.clock.now() < deadline.before(TIMER_SLACK) {
             return false;
         }
-        let failed: NodeErrors = self.failures().collect();
+        let failed: NodeErrors = self.failures(true).collect();
         self.hold.lose(LossReason::Expired { failed });
         true
     }
 
-    /// The nodes that failed or have not answered since the last beat began.
-    fn failures(&self) -> impl Iterator<Item = NodeError> {
-        let overdue = self.answers.open().map(|(_, reply)| reply.overdue());
+    /// The nodes that failed since the last beat began; once time is up, also those that are open.
+    fn failures(&self, time_is_up: bool) -> impl Iterator<Item = NodeError> {
+        let overdue = self.answers.open().filter(move |_| time_is_up).map(|(_, reply)| reply.overdue());
         self.failed.iter().flatten().cloned().chain(overdue)
     }
 
@@ -248,11 +248,12 @@ impl Heartbeat {
     /// Nothing has changed: the old deadline stands, and answers that are outstanding still count.
     fn fail_beat(&mut self) {
         let Some(beat) = self.beat.take() else { return };
+        let time_is_up = self.hold.fleet.clock.now() >= beat.until;
         let pause = (beat.ttl.duration() / 20).clamp(RETRY_MIN, RETRY_MAX);
         self.next_beat = self.hold.fleet.clock.now().after(pause);
         let Some(request) = beat.request else { return };
         let answered = self.yes.iter().flatten().filter(|(sent, _)| *sent >= beat.since).count();
-        let too_few = self.hold.fleet.too_few(answered, self.failures());
+        let too_few = self.hold.fleet.too_few(answered, self.failures(time_is_up));
         // The caller may be gone; that is no matter.
         let _ = request.outcome.send(Err(too_few.into()));
     }

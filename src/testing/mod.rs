@@ -5,16 +5,22 @@
 //! - [`FaultProxy`] stands between a client and one server and makes the network slow, silent,
 //!   lossy or gone.
 //!
-//! Both are meant for the tests of programs that use this crate, as they are for its own. Unix only.
+//! - [`MemoryNodes`] are no servers at all: they run the algorithm in paused time.
+//!
+//! All are meant for the tests of programs that use this crate, as they are for its own. Unix only.
 
 mod error;
+mod gate;
 mod lane;
 mod masters;
+mod memory;
 mod probe;
 mod proxy;
 mod server;
 mod watchdog;
 
 pub use error::TestingError;
+pub use gate::Gate;
 pub use masters::{LocalMasters, LocalMastersBuilder};
+pub use memory::MemoryNodes;
 pub use proxy::{Direction, FaultProxy};

@@ -1,0 +1,307 @@
+//! Nodes in memory, for tests in paused time: the algorithm runs on them exactly as on Redis.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::gate::{Gate, Request, Server};
+use crate::clock::Clock;
+use crate::config::Builder;
+use crate::node::{Answer, Command, Connection, Connector, Form, Identity, NodeError, NodeErrorKind, Vote};
+use crate::redlock::Redlock;
+
+/// A set of nodes in memory.
+///
+/// Every [`Redlock`] made by [`redlock`](Self::redlock) is a client of the same nodes. Time is tokio's, so
+/// that tests may pause it.
+pub struct MemoryNodes {
+    nodes: Vec<Arc<MemoryNode>>,
+    clock: Clock,
+}
+
+/// A key at one node.
+struct Entry {
+    token: String,
+    expires: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<Vec<u8>, Entry>,
+    down: bool,
+    /// Grows with each restart.
+    run: u64,
+    clients: u64,
+    /// Connections that the server still has, by client number.
+    links: HashMap<u64, CancellationToken>,
+    requests: Vec<String>,
+}
+
+pub(super) struct MemoryNode {
+    name: Arc<str>,
+    gate: watch::Sender<Gate>,
+    state: Mutex<State>,
+}
+
+impl MemoryNodes {
+    /// `count` nodes that answer at once. Must be called within a runtime.
+    pub fn new(count: usize) -> Self {
+        let node = |index| {
+            Arc::new(MemoryNode {
+                name: format!("memory:{index}").into(),
+                gate: watch::Sender::new(Gate::Grant),
+                state: Mutex::default(),
+            })
+        };
+        Self { nodes: (0..count).map(node).collect(), clock: Clock::tokio() }
+    }
+
+    /// A new client of the nodes, with the options of `builder` (its addresses are not used).
+    pub async fn redlock(&self, builder: Builder) -> Redlock {
+        let connector = |node: &Arc<MemoryNode>| {
+            (node.name.clone(), Arc::new(MemoryConnector(node.clone())) as Arc<dyn Connector>)
+        };
+        builder.start(self.nodes.iter().map(connector).collect(), self.clock.clone()).await
+    }
+
+    /// How node `index` treats requests from now on. Requests that a [`Gate::Never`] holds are treated so
+    /// too.
+    pub fn gate(&self, index: usize, gate: Gate) {
+        self.nodes[index].gate.send_replace(gate);
+    }
+
+    /// Breaks all connections to node `index`; it can be connected to again.
+    pub fn cut(&self, index: usize) {
+        self.nodes[index].lock().links.drain().for_each(|(_, link)| link.cancel());
+    }
+
+    /// Ends node `index`; what it has not run is gone.
+    pub fn kill(&self, index: usize) {
+        self.cut(index);
+        self.nodes[index].lock().down = true;
+    }
+
+    /// Starts node `index` again, with its data or without.
+    pub fn restart(&self, index: usize, keep: bool) {
+        self.kill(index);
+        let mut state = self.nodes[index].lock();
+        state.down = false;
+        state.run += 1;
+        if !keep {
+            state.entries.clear();
+        }
+    }
+
+    /// The value that stands at `key` on node `index`.
+    pub fn value(&self, index: usize, key: &str) -> Option<String> {
+        self.nodes[index].lock().live(key.as_bytes()).map(|entry| entry.token.clone())
+    }
+
+    /// How long `key` still stands on node `index`.
+    pub fn expiry(&self, index: usize, key: &str) -> Option<Duration> {
+        let state = self.nodes[index].lock();
+        state.live(key.as_bytes()).map(|entry| entry.expires.duration_since(Instant::now()))
+    }
+
+    /// Puts a value of somebody else at `key`.
+    pub fn set(&self, index: usize, key: &str, value: &str, ttl: Duration) {
+        let entry = Entry { token: value.to_owned(), expires: Instant::now() + ttl };
+        self.nodes[index].lock().entries.insert(key.as_bytes().to_vec(), entry);
+    }
+
+    /// Deletes `key`, as a FLUSHALL or an eviction would.
+    pub fn remove(&self, index: usize, key: &str) {
+        self.nodes[index].lock().entries.remove(key.as_bytes());
+    }
+
+    /// What node `index` has run or answered so far, oldest first: `acquire`, `extend`, `delete`, each
+    /// with its first key. Pings are left out.
+    pub fn requests(&self, index: usize) -> Vec<String> {
+        self.nodes[index].lock().requests.clone()
+    }
+
+    /// Lets the lease clock jump ahead while timers stand still, as a suspended machine does.
+    pub fn suspend(&self, time: Duration) {
+        if let Clock::Tokio { ahead, .. } = &self.clock {
+            *ahead.lock().unwrap_or_else(PoisonError::into_inner) += time;
+        }
+    }
+}
+
+impl State {
+    fn live(&self, key: &[u8]) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| Instant::now() < entry.expires)
+    }
+
+    fn run(&mut self, command: &Command) -> Vote {
+        match command {
+            Command::Ping => Vote::Yes,
+            Command::Acquire { target, ttl } => {
+                let token = target.token.as_str();
+                let free = |key: &Vec<u8>| self.live(key).is_none_or(|entry| entry.token == token);
+                let only = |key: &Vec<u8>| self.live(key).is_none();
+                let all = if target.keys.len() == 1 {
+                    target.keys.iter().all(only)
+                } else {
+                    target.keys.iter().all(free)
+                };
+                self.write(&target.keys, all, token, ttl.duration())
+            }
+            Command::Extend { target, ttl, .. } => {
+                let token = target.token.as_str();
+                let all =
+                    target.keys.iter().all(|key| self.live(key).is_some_and(|entry| entry.token == token));
+                self.write(&target.keys, all, token, ttl.duration())
+            }
+            Command::Delete { target } => {
+                let token = target.token.as_str();
+                let held = |key: &&Vec<u8>| self.live(key).is_some_and(|entry| entry.token == token);
+                let ours: Vec<Vec<u8>> = target.keys.iter().filter(held).cloned().collect();
+                ours.iter().for_each(|key| drop(self.entries.remove(key)));
+                if ours.len() == target.keys.len() { Vote::Yes } else { Vote::No }
+            }
+        }
+    }
+
+    fn write(&mut self, keys: &[Vec<u8>], allowed: bool, token: &str, ttl: Duration) -> Vote {
+        if !allowed {
+            return Vote::No;
+        }
+        let expires = Instant::now() + ttl;
+        for key in keys {
+            self.entries.insert(key.clone(), Entry { token: token.to_owned(), expires });
+        }
+        Vote::Yes
+    }
+}
+
+impl MemoryNode {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn gate(&self) -> watch::Receiver<Gate> {
+        self.gate.subscribe()
+    }
+
+    /// Runs `command`, as the server does.
+    pub(super) fn run(&self, command: &Command) -> Vote {
+        let mut state = self.lock();
+        state.note(command);
+        state.run(command)
+    }
+
+    /// Notes a command that is answered without being run.
+    pub(super) fn note(&self, command: &Command) {
+        self.lock().note(command);
+    }
+
+    pub(super) fn failure(&self) -> NodeError {
+        NodeError::new(&self.name, NodeErrorKind::Server, "ERR the gate says error")
+    }
+}
+
+impl State {
+    fn note(&mut self, command: &Command) {
+        let (verb, target) = match command {
+            Command::Ping => return,
+            Command::Acquire { target, .. } => ("acquire", target),
+            Command::Extend { target, .. } => ("extend", target),
+            Command::Delete { target } => ("delete", target),
+        };
+        self.requests.push(format!("{verb} {}", target.keys[0].escape_ascii()));
+    }
+}
+
+struct MemoryConnector(Arc<MemoryNode>);
+
+impl Connector for MemoryConnector {
+    fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Connection>, NodeError>> {
+        let node = self.0.clone();
+        let mut state = self.0.lock();
+        if state.down {
+            let refused = NodeError::new(&node.name, NodeErrorKind::Unreachable, "connection refused");
+            return ready(Err(refused)).boxed();
+        }
+        state.clients += 1;
+        let (client, run) = (state.clients, state.run);
+        let dropped = CancellationToken::new();
+        state.links.insert(client, dropped.clone());
+        drop(state);
+        let (requests, queue) = mpsc::unbounded_channel();
+        tokio::spawn(Server::new(node.clone(), queue, dropped.clone()).run());
+        let identity = Identity { run_id: Some(format!("run {run}")), client: Some(client) };
+        let closed = CancellationToken::new();
+        let connection: Arc<dyn Connection> =
+            Arc::new(MemoryConnection { node, requests, dropped, closed, identity });
+        // A frozen server accepts connections and greets nobody.
+        let mut gate = self.0.gate();
+        async move {
+            let _ = gate.wait_for(|gate| *gate != Gate::Never).await;
+            Ok(connection)
+        }
+        .boxed()
+    }
+}
+
+/// The client's end. What it has submitted is run even if it closes, until the server drops it.
+struct MemoryConnection {
+    node: Arc<MemoryNode>,
+    requests: mpsc::UnboundedSender<Request>,
+    /// The server has dropped the connection, with all that it has not run.
+    dropped: CancellationToken,
+    /// The client has closed it.
+    closed: CancellationToken,
+    identity: Identity,
+}
+
+impl Connection for MemoryConnection {
+    fn submit(&self, command: &Command, _form: Form) -> BoxFuture<'static, Answer> {
+        let (reply, answer) = oneshot::channel();
+        let lost = NodeError::new(&self.node.name, NodeErrorKind::ConnectionLost, "the connection broke");
+        if self.closed.is_cancelled() || self.dropped.is_cancelled() {
+            return ready(Err(lost)).boxed();
+        }
+        // The server's task ends only when the connection is dropped.
+        let _ = self.requests.send(Request { command: command.clone(), at: Instant::now(), reply });
+        let (dropped, closed) = (self.dropped.clone(), self.closed.clone());
+        async move {
+            tokio::select! {
+                biased;
+                Ok(answer) = answer => answer,
+                () = dropped.cancelled() => Err(lost.after_sending()),
+                () = closed.cancelled() => Err(lost.after_sending()),
+            }
+        }
+        .boxed()
+    }
+
+    fn next_form(&self, _: &Command, _: Form, _: &NodeError) -> Option<Form> {
+        None
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn kill(&self, client: u64) -> BoxFuture<'static, Result<(), NodeError>> {
+        if let Some(link) = self.node.lock().links.remove(&client) {
+            link.cancel();
+        }
+        ready(Ok(())).boxed()
+    }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        self.dropped.clone().cancelled_owned().boxed()
+    }
+
+    fn close(&self) {
+        self.closed.cancel();
+    }
+}
