@@ -1,0 +1,117 @@
+//! Acquire and release on local masters, each beside its raw limit: the same commands through the same kind
+//! of connections, with nothing but a count to the quorum.
+//!
+//! Criterion reports each by itself. The ratios at the end come from short blocks of both that take turns,
+//! so that whatever else the machine does falls on both alike.
+
+mod raw;
+
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use leasehold::Redlock;
+use leasehold::testing::LocalMasters;
+use raw::Raw;
+use tokio::runtime::Runtime;
+
+const TTL: Duration = Duration::from_secs(10);
+const TOKEN: &str = "0123456789012345678901234567890123456789";
+/// Blocks of each kind, and operations in a block.
+const BLOCKS: usize = 100;
+const BLOCK: u64 = 100;
+
+#[derive(Clone, Copy)]
+enum Side {
+    Leasehold,
+    Raw,
+}
+
+#[derive(Clone, Copy)]
+enum Operation {
+    Acquire,
+    Release,
+}
+
+struct Bench {
+    redlock: Redlock,
+    raw: Raw,
+    _masters: LocalMasters,
+}
+
+impl Bench {
+    async fn start(nodes: usize) -> Self {
+        let masters = LocalMasters::builder().count(nodes).persistent(false).start().await;
+        let masters = masters.expect("a redis-server or valkey-server can be started");
+        let redlock = Redlock::connect(masters.urls()).await.expect("the masters are up");
+        Self { redlock, raw: Raw::connect(&masters.urls()).await, _masters: masters }
+    }
+
+    /// The time that `count` operations take. Each acquire is released and each release acquired outside
+    /// of the time.
+    async fn time(&self, side: Side, operation: Operation, count: u64) -> Duration {
+        let mut time = Duration::ZERO;
+        for _ in 0..count {
+            let [acquire, release] = match side {
+                Side::Leasehold => {
+                    let begun = Instant::now();
+                    let request = self.redlock.lease("ours").ttl(TTL);
+                    let lease = request.try_acquire().await.expect("a quorum answers").expect("it is free");
+                    let acquired = Instant::now();
+                    lease.release().await.expect("a quorum confirms");
+                    [acquired - begun, acquired.elapsed()]
+                }
+                Side::Raw => {
+                    let begun = Instant::now();
+                    self.raw.acquire("raw", TOKEN, TTL).await;
+                    let acquired = Instant::now();
+                    self.raw.release("raw", TOKEN).await;
+                    [acquired - begun, acquired.elapsed()]
+                }
+            };
+            time += match operation {
+                Operation::Acquire => acquire,
+                Operation::Release => release,
+            };
+        }
+        time
+    }
+
+    /// Medians of blocks that take turns.
+    async fn in_turns(&self, operation: Operation) -> [Duration; 2] {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..BLOCKS {
+            for (side, times) in [Side::Leasehold, Side::Raw].into_iter().zip(&mut times) {
+                times.push(self.time(side, operation, BLOCK).await / BLOCK as u32);
+            }
+        }
+        times.map(|mut times| {
+            times.sort();
+            times[BLOCKS / 2]
+        })
+    }
+}
+
+fn main() {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut ratios = Vec::new();
+    for nodes in [3, 5] {
+        let bench = runtime.block_on(Bench::start(nodes));
+        for (name, operation) in [("acquire", Operation::Acquire), ("release", Operation::Release)] {
+            let mut group = criterion.benchmark_group(format!("{name}, {nodes} nodes"));
+            for (side_name, side) in [("leasehold", Side::Leasehold), ("raw limit", Side::Raw)] {
+                group.bench_function(side_name, |b| {
+                    b.iter_custom(|count| runtime.block_on(bench.time(side, operation, count)))
+                });
+            }
+            group.finish();
+            ratios.push((name, nodes, runtime.block_on(bench.in_turns(operation))));
+        }
+    }
+    criterion.final_summary();
+    println!("\nMedians of {BLOCKS} blocks of {BLOCK} operations, in turns:");
+    for (name, nodes, [ours, raw]) in ratios {
+        let ratio = ours.as_secs_f64() / raw.as_secs_f64();
+        println!("{name}, {nodes} nodes: {ours:.1?}, raw limit {raw:.1?}: ratio {ratio:.3}");
+    }
+}
