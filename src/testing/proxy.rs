@@ -183,7 +183,11 @@ async fn accept(
         let client = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((client, _)) => client,
-                Err(_) => continue,
+                Err(_) => {
+                    // The system is short of something; asking at once again would not help.
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    continue;
+                }
             },
             changed = faults.changed() => match changed {
                 Ok(()) => continue,

@@ -122,12 +122,14 @@ async fn a_master_that_does_not_persist_forgets_in_a_restart() {
 async fn a_paused_master_answers_nothing_before_it_goes_on() {
     let masters = one_master().await;
     let mut asking = client(&masters, 0).await;
-    masters.pause(0).await.unwrap();
-    masters.pause(0).await.expect("pausing twice is no error");
-    asking.send("SET key value").await.unwrap();
-    asking.expect_silence().await;
-    masters.resume(0).unwrap();
-    assert_eq!(asking.reply().await.unwrap(), "+OK");
+    for value in ["one", "two"] {
+        masters.pause(0).await.unwrap();
+        masters.pause(0).await.expect("pausing twice is no error");
+        asking.send(&format!("SET key {value}")).await.unwrap();
+        asking.expect_silence().await;
+        masters.resume(0).unwrap();
+        assert_eq!(asking.reply().await.unwrap(), "+OK");
+    }
 }
 
 #[tokio::test]
