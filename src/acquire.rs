@@ -93,7 +93,7 @@ struct Round {
     votes: Fanout,
     tally: Tally,
     seats: Seats,
-    errors: Vec<NodeError>,
+    errors: Vec<(usize, NodeError)>,
     won: bool,
 }
 
@@ -144,8 +144,7 @@ impl Round {
                 () = &mut overdue => break,
             }
         }
-        let overdue: Vec<NodeError> = self.votes.open().map(|(_, reply)| reply.overdue()).collect();
-        self.errors.extend(overdue);
+        self.errors.extend(self.votes.open().map(|(node, reply)| (node, reply.overdue())));
         self.tally.close()
     }
 
@@ -163,7 +162,7 @@ impl Round {
             Ok(Vote::No) => self.tally.no(),
             Err(error) => {
                 self.tally.failed();
-                self.errors.push(error);
+                self.errors.push((node, error));
             }
         }
     }
@@ -172,7 +171,7 @@ impl Round {
     fn count_late(&mut self, node: usize, answer: &Answer) {
         self.seats.set_answered(node, Seat::Never, answer);
         self.tally.failed();
-        self.errors.push(self.fleet.nodes[node].overdue());
+        self.errors.push((node, self.fleet.nodes[node].overdue()));
     }
 
     /// No more votes: what is open now was perhaps set.

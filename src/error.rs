@@ -157,14 +157,14 @@ impl fmt::Display for NodeErrors {
 
 /// Fewer than a quorum of the nodes gave a usable answer: nobody can tell who holds the key.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("too few nodes answered: {answered} of {nodes}, {needed} are needed ({failed})")]
+#[error("too few nodes answered: {} of {nodes} failed, {needed} votes are needed ({failed})", .failed.len())]
 #[non_exhaustive]
 pub struct TooFewNodes {
     /// How many nodes are configured.
     pub nodes: usize,
     /// How many answers were needed.
     pub needed: usize,
-    /// How many nodes answered in time.
+    /// How many nodes had answered when it was certain that too few would.
     pub answered: usize,
     /// Those that did not, and why.
     pub failed: NodeErrors,

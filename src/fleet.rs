@@ -1,5 +1,6 @@
 //! The nodes of one `Redlock`, and what all rounds on them have in common.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,16 +43,21 @@ impl Fleet {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// The error of a round in which `answered` nodes answered and `errors` did not.
+    /// The error of a round in which `answered` nodes answered and `errors` did not, by their numbers.
     pub(crate) fn too_few(
         &self,
         answered: usize,
-        errors: impl IntoIterator<Item = NodeError>,
+        errors: impl IntoIterator<Item = (usize, NodeError)>,
     ) -> TooFewNodes {
         let nodes = self.nodes.len();
-        let failed: NodeErrors = errors.into_iter().collect();
-        TooFewNodes { nodes, needed: quorum(nodes), answered, failed }
+        TooFewNodes { nodes, needed: quorum(nodes), answered, failed: in_order(errors) }
     }
+}
+
+/// Errors in the order of their nodes, whatever order they came in.
+pub(crate) fn in_order(errors: impl IntoIterator<Item = (usize, NodeError)>) -> NodeErrors {
+    let errors: BTreeMap<usize, NodeError> = errors.into_iter().collect();
+    errors.into_values().collect()
 }
 
 impl Drop for Fleet {

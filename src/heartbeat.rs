@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::error::{LossReason, NodeErrors};
+use crate::error::LossReason;
 use crate::fanout::Fanout;
+use crate::fleet::in_order;
 use crate::hold::{ExtendRequest, Hold, Renewal};
 use crate::node::{Answer, Command, NodeError, Vote};
 use crate::quorum::{Tally, Verdict, quorum};
@@ -94,15 +95,17 @@ impl Heartbeat {
         if self.hold.fleet.clock.now() < deadline.before(TIMER_SLACK) {
             return false;
         }
-        let failed: NodeErrors = self.failures(true).collect();
+        let failed = in_order(self.failures(true));
         self.hold.lose(LossReason::Expired { failed });
         true
     }
 
     /// The nodes that failed since the last beat began; once time is up, also those that are open.
-    fn failures(&self, time_is_up: bool) -> impl Iterator<Item = NodeError> {
-        let overdue = self.answers.open().filter(move |_| time_is_up).map(|(_, reply)| reply.overdue());
-        self.failed.iter().flatten().cloned().chain(overdue)
+    fn failures(&self, time_is_up: bool) -> impl Iterator<Item = (usize, NodeError)> {
+        let open = self.answers.open().filter(move |_| time_is_up);
+        let overdue = open.map(|(node, reply)| (node, reply.overdue()));
+        let failed = self.failed.iter().enumerate();
+        failed.filter_map(|(node, error)| Some((node, error.clone()?))).chain(overdue)
     }
 
     /// Begins what a caller of `Lease::extend` asked for, once the beat before it is over.

@@ -38,7 +38,7 @@ struct Count {
     seats: Seats,
     deleted: usize,
     answered: usize,
-    errors: Vec<NodeError>,
+    errors: Vec<(usize, NodeError)>,
 }
 
 impl Count {
@@ -49,7 +49,7 @@ impl Count {
                 self.answered += 1;
                 self.deleted += usize::from(vote == Vote::Yes);
             }
-            Err(error) => self.errors.push(error),
+            Err(error) => self.errors.push((node, error)),
         }
     }
 
@@ -68,8 +68,7 @@ impl Count {
             let reason = LossReason::Denied { denied: self.seats.without(), nodes };
             return Err(hold.lost_for(reason).into());
         }
-        let overdue: Vec<NodeError> = self.answers.open().map(|(_, reply)| reply.overdue()).collect();
-        self.errors.extend(overdue);
+        self.errors.extend(self.answers.open().map(|(node, reply)| (node, reply.overdue())));
         Err(hold.fleet.too_few(self.answered, self.errors).into())
     }
 }

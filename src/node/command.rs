@@ -21,14 +21,10 @@ impl Lua {
     }
 
     fn call(&self, form: Form, target: &Target, ttl: Option<u64>) -> Cmd {
-        let mut cmd = if form == Form::ScriptText {
-            let mut cmd = redis::cmd("EVAL");
-            cmd.arg(self.text);
-            cmd
-        } else {
-            let mut cmd = redis::cmd("EVALSHA");
-            cmd.arg(&self.hash);
-            cmd
+        let mut cmd = sized(5 + target.keys.len(), target);
+        match form {
+            Form::ScriptText => cmd.arg("EVAL").arg(self.text),
+            Form::Best | Form::Script => cmd.arg("EVALSHA").arg(&self.hash),
         };
         cmd.arg(target.keys.len()).arg(&target.keys).arg(target.token.as_str()).arg(ttl);
         cmd
@@ -73,25 +69,25 @@ pub(super) fn encode(command: &Command, form: Form, native: Native) -> Cmd {
 }
 
 fn set(key: &[u8], target: &Target, condition: &[&str], millis: u64) -> Cmd {
-    let mut cmd = redis::cmd("SET");
-    cmd.arg(key).arg(target.token.as_str()).arg(condition).arg("PX").arg(millis);
+    let mut cmd = sized(6, target);
+    cmd.arg("SET").arg(key).arg(target.token.as_str()).arg(condition).arg("PX").arg(millis);
     cmd
 }
 
 fn delete_native(key: &[u8], target: &Target, delete: NativeDelete) -> Cmd {
-    let mut cmd;
+    let mut cmd = sized(4, target);
     match delete {
-        NativeDelete::Delex => {
-            cmd = redis::cmd("DELEX");
-            cmd.arg(key).arg("IFEQ");
-        }
-        NativeDelete::Delifeq => {
-            cmd = redis::cmd("DELIFEQ");
-            cmd.arg(key);
-        }
-    }
+        NativeDelete::Delex => cmd.arg("DELEX").arg(key).arg("IFEQ"),
+        NativeDelete::Delifeq => cmd.arg("DELIFEQ").arg(key),
+    };
     cmd.arg(target.token.as_str());
     cmd
+}
+
+/// A command with room for `words` words about `target`: it grows on no hot path.
+fn sized(words: usize, target: &Target) -> Cmd {
+    let keys: usize = target.keys.iter().map(Vec::len).sum();
+    Cmd::with_capacity(words, keys + 128)
 }
 
 /// What the answer to `command` means.

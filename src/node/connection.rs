@@ -11,6 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::address::{Address, Place};
@@ -87,22 +88,20 @@ impl RedisConnector {
             .set_pipeline_buffer_size(QUEUE);
         let opened = MultiplexedConnection::new_with_config(&self.address.login, stream, config).await;
         let (redis, driver) = opened.map_err(|error| command::failure(&self.name, &error))?;
-        let (stop, gone) = (CancellationToken::new(), CancellationToken::new());
+        let gone = CancellationToken::new();
+        let ending = gone.clone().drop_guard();
+        let task = tokio::spawn(async move {
+            let _ending = ending;
+            driver.await;
+        });
         let mut connection = RedisConnection {
             name: self.name.clone(),
             redis,
-            stop: stop.clone(),
-            gone: gone.clone(),
+            task: task.abort_handle(),
+            gone,
             native: Native::default(),
             identity: Identity::default(),
         };
-        tokio::spawn(async move {
-            tokio::select! {
-                () = driver => {}
-                () = stop.cancelled() => {}
-            }
-            gone.cancel();
-        });
         connection.introduce(&self.namespace).await?;
         Ok(Arc::new(connection))
     }
@@ -117,7 +116,9 @@ impl Connector for RedisConnector {
 struct RedisConnection {
     name: Arc<str>,
     redis: MultiplexedConnection,
-    stop: CancellationToken,
+    /// Reads and writes the socket; ends when the connection breaks.
+    task: AbortHandle,
+    /// Cancelled when the task has ended.
     gone: CancellationToken,
     native: Native,
     identity: Identity,
@@ -232,12 +233,12 @@ impl Connection for RedisConnection {
     }
 
     fn close(&self) {
-        self.stop.cancel();
+        self.task.abort();
     }
 }
 
 impl Drop for RedisConnection {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.task.abort();
     }
 }

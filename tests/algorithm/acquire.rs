@@ -215,5 +215,5 @@ async fn nodes_that_are_down_at_connect_are_taken_in_when_they_come_up() {
     assert!(error.to_string().contains("memory:2: connection refused"), "{error}");
     (0..3).for_each(|node| nodes.restart(node, true));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    redlock.lease("k").try_acquire().await.unwrap().unwrap();
+    assert!(redlock.lease("k").try_acquire().await.unwrap().is_some());
 }

@@ -48,7 +48,7 @@ async fn nodes_frozen_during_an_attempt_have_no_key_when_they_go_on() {
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(holders(&nodes, 5, "k"), [0; 0], "frozen for {frozen_for:?}");
         assert!(redlock.nodes().iter().all(|node| node.owed == 0), "{:?}", redlock.nodes());
-        redlock.lease("k").try_acquire().await.unwrap().expect("free for the next");
+        assert!(redlock.lease("k").try_acquire().await.unwrap().is_some(), "free for the next");
     }
 }
 
@@ -90,7 +90,7 @@ async fn a_slow_node_is_well_again_at_its_first_answer() {
     let begun = Instant::now();
     gate_all(&nodes, &[Gate::Grant; 3]);
     tokio::time::sleep(millis(1)).await;
-    redlock.lease("k").try_acquire().await.unwrap().unwrap();
+    assert!(redlock.lease("k").try_acquire().await.unwrap().is_some());
     assert!(begun.elapsed() < millis(10));
 }
 
