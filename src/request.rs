@@ -123,10 +123,10 @@ impl LeaseRequest {
         }
         self.keys.iter().try_for_each(Key::check)?;
         let ttl = Ttl::new(self.ttl, self.fleet.max_ttl)?;
-        if let Renewal::Every(interval) = self.renewal {
-            if interval < Duration::from_millis(1) || interval > ttl.duration() / 2 {
-                return Err(InvalidRequest::RenewalInterval { interval, ttl: self.ttl });
-            }
+        if let Renewal::Every(interval) = self.renewal
+            && (interval < Duration::from_millis(1) || interval > ttl.duration() / 2)
+        {
+            return Err(InvalidRequest::RenewalInterval { interval, ttl: self.ttl });
         }
         let names = self.keys.iter().map(|key| key.within(&self.fleet.namespace));
         Ok(Plan {

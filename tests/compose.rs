@@ -29,20 +29,21 @@ mod compose {
     }
 }
 
-/// How many of the nodes granted the key.
+/// Takes a lease and gives it back. Returns how many of the nodes held the key meanwhile.
 async fn take_a_lease(urls: &[String], key: &str) -> usize {
-    let mut granted = 0;
+    let redlock = leasehold::Redlock::connect(urls).await.expect("five good addresses");
+    let lease = redlock.lease(key).acquire().await.expect("a quorum is up");
+    let mut holders = 0;
     for url in urls {
-        let client = redis::Client::open(url.as_str()).expect("an address");
-        let Ok(mut connection) = client.get_multiplexed_async_connection().await else {
-            continue;
-        };
-        let mut set = redis::cmd("SET");
-        set.arg(key).arg("token").arg("NX").arg("PX").arg(10_000);
-        let answer: redis::RedisResult<Option<String>> = set.query_async(&mut connection).await;
-        if matches!(answer, Ok(Some(_))) {
-            granted += 1;
-        }
+        holders += usize::from(value(url, key).await.as_deref() == Some(lease.token().as_str()));
     }
-    granted
+    lease.release().await.expect("a quorum is up");
+    redlock.close().await;
+    holders
+}
+
+async fn value(url: &str, key: &str) -> Option<String> {
+    let client = redis::Client::open(url).expect("an address");
+    let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+    redis::cmd("GET").arg(key).query_async(&mut connection).await.ok()?
 }

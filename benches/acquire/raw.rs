@@ -16,13 +16,13 @@ enum Delete {
     Script(String),
 }
 
-pub struct Raw {
+pub(crate) struct Raw {
     connections: Vec<MultiplexedConnection>,
     delete: Delete,
 }
 
 impl Raw {
-    pub async fn connect(urls: &[String]) -> Self {
+    pub(crate) async fn connect(urls: &[String]) -> Self {
         let mut connections = Vec::new();
         for url in urls {
             let client = Client::open(url.as_str()).expect("a good address");
@@ -37,13 +37,13 @@ impl Raw {
         Self { connections, delete }
     }
 
-    pub async fn acquire(&self, key: &str, token: &str, ttl: Duration) {
+    pub(crate) async fn acquire(&self, key: &str, token: &str, ttl: Duration) {
         let mut set = redis::cmd("SET");
         set.arg(key).arg(token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
         self.count(&set, &Value::Okay).await;
     }
 
-    pub async fn release(&self, key: &str, token: &str) {
+    pub(crate) async fn release(&self, key: &str, token: &str) {
         let mut cmd;
         match &self.delete {
             Delete::Delex => {

@@ -103,7 +103,7 @@ impl Debts {
 
     /// Client numbers to be killed, now that the server is `identity`. What died with an earlier run of
     /// the server is forgotten.
-    pub(super) fn to_kill(&mut self, identity: &Identity) -> Vec<u64> {
+    pub(super) fn killable(&mut self, identity: &Identity) -> Vec<u64> {
         self.stale.retain(|stale| {
             let (Some(then), Some(now)) = (&stale.identity.run_id, &identity.run_id) else {
                 return true;
@@ -173,5 +173,151 @@ impl Debts {
 
     pub(super) fn is_empty(&self) -> bool {
         self.owed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::node::{NodeError, Vote};
+    use crate::token::Token;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MAX_TTL: Duration = Duration::from_secs(60);
+
+    struct World {
+        debts: Debts,
+        start: Timestamp,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self { debts: Debts::default(), start: Clock::System.now() }
+        }
+
+        fn at(&self, seconds: u32) -> Timestamp {
+            self.start.after(SECOND * seconds)
+        }
+
+        /// A deletion of a SET that was sent at `sent` and runs out ten seconds later.
+        fn owe(&mut self, sent: u32) -> u64 {
+            let target = Arc::new(Target::new(vec![b"k".to_vec()], Token::random().unwrap()));
+            let number = self.debts.add(target, self.at(sent), self.at(sent + 10));
+            self.debts.submitted(number);
+            number
+        }
+    }
+
+    fn server(run_id: &str, client: u64) -> Identity {
+        Identity { run_id: Some(run_id.to_owned()), client: Some(client) }
+    }
+
+    fn error(kind: NodeErrorKind) -> Answer {
+        Err(NodeError::new(&"node".into(), kind, "failed"))
+    }
+
+    #[test]
+    fn an_answer_settles_a_debt_whichever_it_is() {
+        for vote in [Vote::Yes, Vote::No] {
+            let mut world = World::new();
+            let number = world.owe(0);
+            assert!(!world.debts.answered(number, &Ok(vote), world.at(1)));
+            assert!(world.debts.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_error_is_tried_again_until_the_key_has_run_out() {
+        let mut world = World::new();
+        let number = world.owe(0);
+        assert!(world.debts.answered(number, &error(NodeErrorKind::Loading), world.at(1)));
+        assert!(world.debts.due(world.at(1)).is_empty());
+        assert_eq!(world.debts.next_due(), Some(world.at(1).after(RETRY)));
+        assert_eq!(world.debts.due(world.at(2)).len(), 1);
+        assert!(world.debts.due(world.at(10)).is_empty());
+        assert!(world.debts.is_empty());
+    }
+
+    #[test]
+    fn a_broken_connection_leaves_all_to_the_next() {
+        let mut world = World::new();
+        world.owe(0);
+        let answered = world.owe(0);
+        world.debts.answered(answered, &error(NodeErrorKind::Loading), world.at(1));
+        world.debts.disconnected(&server("run", 1), true, world.at(1));
+        assert!(world.debts.due(world.at(5)).is_empty());
+        world.debts.forget(world.at(1_000_000));
+        assert_eq!(world.debts.all().len(), 2, "a frozen server may run the SET at any time");
+    }
+
+    #[test]
+    fn a_debt_of_an_idle_connection_runs_out() {
+        let mut world = World::new();
+        world.owe(0);
+        world.debts.disconnected(&server("run", 1), false, world.at(1));
+        world.debts.forget(world.at(9));
+        assert_eq!(world.debts.len(), 1);
+        world.debts.forget(world.at(10));
+        assert!(world.debts.is_empty());
+    }
+
+    #[test]
+    fn broken_connections_of_the_same_run_are_killed_and_then_settle() {
+        let mut world = World::new();
+        let number = world.owe(0);
+        world.debts.disconnected(&server("run", 7), true, world.at(1));
+        assert_eq!(world.debts.killable(&server("run", 8)), [7]);
+        world.debts.killed(7);
+        world.debts.submitted(number);
+        assert!(!world.debts.answered(number, &Ok(Vote::No), world.at(2)));
+    }
+
+    #[test]
+    fn numbers_of_another_run_or_of_an_unknown_one_are_never_killed() {
+        let mut world = World::new();
+        world.owe(0);
+        world.debts.disconnected(&server("old", 7), true, world.at(1));
+        world.debts.disconnected(&Identity { run_id: None, client: Some(8) }, true, world.at(1));
+        assert_eq!(world.debts.killable(&server("new", 9)), [0; 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_killed_is_deleted_again_until_nothing_can_be_under_way() {
+        let mut world = World::new();
+        let old = world.owe(0);
+        world.debts.disconnected(&Identity::default(), true, world.at(2));
+        assert!(world.debts.killable(&server("run", 9)).is_empty());
+        world.debts.wait_out(MAX_TTL, SECOND, world.at(3));
+        world.debts.submitted(old);
+        let new = world.owe(3);
+        assert!(world.debts.answered(old, &Ok(Vote::No), world.at(4)), "its SET may still be under way");
+        assert!(!world.debts.answered(new, &Ok(Vote::No), world.at(4)), "sent after the connection broke");
+        assert_eq!(world.debts.due(world.at(61)).len(), 1, "beyond the TTL, as long as the SET may come");
+        world.debts.submitted(old);
+        assert!(!world.debts.answered(old, &Ok(Vote::No), world.at(62)));
+    }
+
+    #[test]
+    fn a_late_reconnect_waits_out_as_well() {
+        let mut world = World::new();
+        let number = world.owe(0);
+        world.debts.disconnected(&Identity::default(), true, world.at(1));
+        world.debts.wait_out(MAX_TTL, SECOND, world.at(600));
+        world.debts.submitted(number);
+        assert!(world.debts.answered(number, &Ok(Vote::No), world.at(600)));
+        world.debts.submitted(number);
+        assert!(!world.debts.answered(number, &Ok(Vote::No), world.at(601)));
+    }
+
+    #[test]
+    fn a_ttl_that_grew_after_the_break_is_not_counted_while_a_shorter_one_may_come() {
+        let mut world = World::new();
+        world.debts.disconnected(&Identity::default(), true, world.at(10));
+        assert!(!world.debts.outgrown(world.at(5), world.at(11)), "the same TTL was under way");
+        assert!(world.debts.outgrown(world.at(10), world.at(11)));
+        world.debts.wait_out(MAX_TTL, SECOND, world.at(12));
+        assert!(world.debts.outgrown(world.at(20), world.at(69)));
+        assert!(!world.debts.outgrown(world.at(20), world.at(70)));
     }
 }

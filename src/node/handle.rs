@@ -105,17 +105,17 @@ impl Shared {
         let mut state = self.lock();
         if let Some(link) = state.link(pending.epoch) {
             link.answered(now);
-            if let Err(error) = answer {
-                if error.kind() == NodeErrorKind::ConnectionLost {
-                    state.go_down(error.clone(), now);
-                    self.wake.notify_one();
-                }
-            }
-        }
-        if let Some(number) = pending.debt {
-            if state.debts.answered(number, answer, now) {
+            if let Err(error) = answer
+                && error.kind() == NodeErrorKind::ConnectionLost
+            {
+                state.go_down(error.clone(), now);
                 self.wake.notify_one();
             }
+        }
+        if let Some(number) = pending.debt
+            && state.debts.answered(number, answer, now)
+        {
+            self.wake.notify_one();
         }
     }
 

@@ -185,7 +185,7 @@ async fn connect(shared: &Shared, connector: &dyn Connector) -> Result<Arc<dyn C
 
 /// Makes the server forget our broken connections, and what it has not yet run of them.
 async fn kill_stale(shared: &Shared, connection: &dyn Connection) -> Result<(), NodeError> {
-    let clients = shared.lock().debts.to_kill(connection.identity());
+    let clients = shared.lock().debts.killable(connection.identity());
     for client in clients {
         match connection.kill(client).await {
             Ok(()) => shared.lock().debts.killed(client),
