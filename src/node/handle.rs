@@ -1,6 +1,7 @@
 //! What the algorithm calls. Submitting is synchronous and in call order.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot, watch};
@@ -10,6 +11,9 @@ use super::state::{Phase, Queued, State};
 use super::supervisor::Supervisor;
 use super::{Answer, Command, Connector, Form, NodeError, NodeErrorKind, Reply, Target};
 use crate::clock::{Clock, Timestamp};
+
+/// How many older answers are looked for when one more is left to itself.
+const REAPED: usize = 2;
 
 /// The times of one node.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +136,8 @@ impl Shared {
         Some(link.submit(&pending.command, form, pending.debt, now))
     }
 
-    /// Takes an answer over that nobody awaits any more.
+    /// Takes an answer over that nobody awaits any more, and looks whether the oldest of them have come:
+    /// in ordinary traffic these have, so that few are ever kept.
     pub(super) fn orphan(&self, pending: Pending) {
         let now = self.clock.now();
         let mut state = self.lock();
@@ -141,10 +146,20 @@ impl Shared {
         if link.silence(now).is_some_and(|silence| silence >= node_timeout) {
             link.slow = true;
         }
-        state.orphans.push(pending);
         if !state.watching {
             state.watching = true;
             self.wake.notify_one();
+        }
+        let known = state.orphans.len().min(REAPED);
+        let oldest: [Option<Pending>; REAPED] =
+            std::array::from_fn(|index| if index < known { state.orphans.pop_front() } else { None });
+        state.orphans.push_back(pending);
+        drop(state);
+        let mut cx = Context::from_waker(Waker::noop());
+        for mut pending in oldest.into_iter().flatten().rev() {
+            if pending.poll(self, &mut cx).is_pending() {
+                self.lock().orphans.push_front(pending);
+            }
         }
     }
 }
@@ -200,7 +215,7 @@ impl Node {
                 let pending = link.submit(command, Form::Best, None, now);
                 if outgrown {
                     // Sent, but a shorter one may still run after it: no vote.
-                    state.orphans.push(pending);
+                    state.orphans.push_back(pending);
                     shared.wake.notify_one();
                     let reason = "an older command may still be under way on a broken connection";
                     return Reply::failed(shared, shared.error(NodeErrorKind::Unsettled, reason));

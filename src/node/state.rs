@@ -1,5 +1,6 @@
 //! The phases of a node: first connect, linked (well or slow), down.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,8 +80,8 @@ impl Link {
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) debts: Debts,
-    /// Answers that nobody awaits any more; the supervisor looks after them.
-    pub(super) orphans: Vec<Pending>,
+    /// Answers that nobody awaits any more, oldest first; the supervisor looks after them.
+    pub(super) orphans: VecDeque<Pending>,
     /// The supervisor looks by itself within a tick: no need to wake it for an orphan.
     pub(super) watching: bool,
     pub(super) last_error: Option<NodeError>,
@@ -94,7 +95,7 @@ impl State {
         Self {
             phase: Phase::First { until: first_until, queue: Vec::new() },
             debts: Debts::default(),
-            orphans: Vec::new(),
+            orphans: VecDeque::new(),
             watching: false,
             last_error: None,
             closing: false,
@@ -115,7 +116,7 @@ impl State {
         let mut link = Link::new(self.epochs, connection, now);
         for (number, target) in self.debts.all() {
             let command = Command::Delete { target };
-            self.orphans.push(link.submit(&command, Form::Best, Some(number), now));
+            self.orphans.push_back(link.submit(&command, Form::Best, Some(number), now));
             self.debts.submitted(number);
         }
         if let Phase::First { queue, .. } = std::mem::replace(&mut self.phase, Phase::Down) {
@@ -125,7 +126,7 @@ impl State {
                 }
                 let pending = link.submit(&vote.command, Form::Best, None, now);
                 if let Err(Ok(pending)) = vote.submitted.send(Ok(pending)) {
-                    self.orphans.push(pending);
+                    self.orphans.push_back(pending);
                 }
             }
         }
