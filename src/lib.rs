@@ -1,4 +1,81 @@
-//! placeholder
+//! A Redlock client: a lease held on a quorum of independent Redis (or Valkey) masters.
+//!
+//! ```no_run
+//! use leasehold::Redlock;
+//! use std::time::Duration;
+//!
+//! # async fn nightly_report() {}
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let redlock = Redlock::builder()
+//!     .nodes(["redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379"])
+//!     .namespace("billing:")
+//!     .connect()
+//!     .await?;
+//!
+//! let lease = redlock.lease("nightly-report").ttl(Duration::from_secs(10)).acquire().await?;
+//! lease.protect(nightly_report()).await?; // dropped if the lease is lost
+//! lease.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What it does not promise
+//!
+//! A lease is a promise for a time, not a mutex. It suits work where a rare double run is a nuisance
+//! (*performance*: a report computed twice). Where a double run is damage (*correctness*: money moved
+//! twice), the resource itself must refuse the second, because
+//!
+//! - a process that is paused acts on after its validity has ended, and nothing on its side can prevent it;
+//! - nodes that lose keys while they run (FLUSHALL, eviction, a failover to a replica) or in a restart
+//!   without persistence can grant one key twice, if enough of them do so at once;
+//! - clocks that jump, here or on the nodes, break the measure of time that all of this stands on;
+//! - clients that were given different sets of nodes do not exclude each other.
+//!
+//! Often no lock is needed at all: a local transaction, a unique constraint or an idempotent handler does
+//! more with less.
+//!
+//! # What it promises
+//!
+//! Assumed: at most a minority of the nodes fails at a time; nodes keep their keys; clocks run within 0.5 %
+//! of each other; all clients of a key use the same nodes. Then
+//!
+//! - two leases on one key never have overlapping validity;
+//! - a holder is told of a loss no later than the end of its validity ([`Lease::lost`]), also when every
+//!   node hangs; after a suspend within a second of waking;
+//! - the key of a holder that died is free within the TTL; a live one keeps it while a quorum of the nodes
+//!   that hold it stays up;
+//! - an attempt that failed or was dropped leaves no key behind on any node that can be reached again.
+//!
+//! # How it works
+//!
+//! *Acquire* sends `SET key token NX PX ttl` to all nodes at once and decides at the quorum of the
+//! configured nodes, for or against. Validity is TTL − elapsed − (TTL × 1 % + 2 ms), measured from before
+//! the first send, on a clock that goes on while the machine is suspended. A round that is lost, dropped or
+//! late is undone on every node that did not answer "held by another"; a deletion is owed until the node
+//! confirms it. *Extend* renews on every node and counts those that still hold the token; it is decided
+//! before the previous deadline or not at all, and no node is ever asked for a shorter time than before.
+//! Nodes that lost the key get it back while a quorum holds it. *Release* compares and deletes on every
+//! node. The rules are those of the [Redlock specification]; where this crate is stricter, the rooms of the
+//! source say why.
+//!
+//! [Redlock specification]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+//!
+//! # Why two leases never overlap
+//!
+//! For a lease with deadline D, at any time before D there is a quorum whose nodes each hold its token with
+//! an expiry at or after D. Winning makes it so: the voters were asked at s, so that each expires at s + TTL
+//! or later, and D is earlier than that by the drift. An extend that is decided before D makes it so for the
+//! new deadline with its own voters. A rival's quorum shares a node with this one, which would have to hold
+//! two tokens. So nothing may shorten an expiry (TTLs of one lease only grow, commands to one node keep
+//! their order) and nothing may delete a token that may still be counted (a debt falls due only when its
+//! round or lease is over).
+//!
+//! # The rooms of the source
+//!
+//! `redlock` and `config` are the façade; `request`, `acquire`, `lease`, `heartbeat` and `release` go the way
+//! of a lease; `fanout` carries each command to all nodes; `quorum`, `validity`, `seats`, `retry` and `token`
+//! are pure; `watchdog` starts heartbeats; below `node` is Redis.
+#![warn(missing_docs)]
 
 mod acquire;
 mod clock;
@@ -34,3 +111,8 @@ pub use node::{NodeError, NodeErrorKind, NodeState, NodeStatus};
 pub use redlock::Redlock;
 pub use request::LeaseRequest;
 pub use token::Token;
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
