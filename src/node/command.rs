@@ -1,30 +1,38 @@
 //! Commands ↔ Redis: what is sent for each, and what an answer means.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use redis::{Cmd, RedisError, Script, Value};
 
 use super::{Answer, Command, Form, NodeError, NodeErrorKind, Target, Vote};
 
-static ACQUIRE: LazyLock<Lua> = LazyLock::new(|| Lua::new(include_str!("lua/acquire.lua")));
-static EXTEND: LazyLock<Lua> = LazyLock::new(|| Lua::new(include_str!("lua/extend.lua")));
-static DELETE: LazyLock<Lua> = LazyLock::new(|| Lua::new(include_str!("lua/delete.lua")));
+static ACQUIRE: LazyLock<Lua> = LazyLock::new(|| Lua::new(0, include_str!("lua/acquire.lua")));
+static EXTEND: LazyLock<Lua> = LazyLock::new(|| Lua::new(1, include_str!("lua/extend.lua")));
+static DELETE: LazyLock<Lua> = LazyLock::new(|| Lua::new(2, include_str!("lua/delete.lua")));
+
+/// Which scripts a connection has sent by their text. The first use is always by text: a NOSCRIPT would
+/// cost a deletion its place in the queue.
+#[derive(Debug, Default)]
+pub(super) struct Known([AtomicBool; 3]);
 
 struct Lua {
+    number: usize,
     text: &'static str,
     hash: String,
 }
 
 impl Lua {
-    fn new(text: &'static str) -> Self {
-        Self { text, hash: Script::new(text).get_hash().to_owned() }
+    fn new(number: usize, text: &'static str) -> Self {
+        Self { number, text, hash: Script::new(text).get_hash().to_owned() }
     }
 
-    fn call(&self, form: Form, target: &Target, ttl: Option<u64>) -> Cmd {
+    fn call(&self, known: &Known, form: Form, target: &Target, ttl: Option<u64>) -> Cmd {
         let mut cmd = sized(5 + target.keys.len(), target);
+        let known = known.0[self.number].swap(true, Ordering::Relaxed);
         match form {
-            Form::ScriptText => cmd.arg("EVAL").arg(self.text),
-            Form::Best | Form::Script => cmd.arg("EVALSHA").arg(&self.hash),
+            Form::Best | Form::Script if known => cmd.arg("EVALSHA").arg(&self.hash),
+            Form::Best | Form::Script | Form::ScriptText => cmd.arg("EVAL").arg(self.text),
         };
         cmd.arg(target.keys.len()).arg(&target.keys).arg(target.token.as_str()).arg(ttl);
         cmd
@@ -48,22 +56,22 @@ pub(super) enum NativeDelete {
 }
 
 /// What is sent for `command`.
-pub(super) fn encode(command: &Command, form: Form, native: Native) -> Cmd {
+pub(super) fn encode(command: &Command, form: Form, native: Native, known: &Known) -> Cmd {
     match command {
         Command::Ping => redis::cmd("PING"),
         Command::Acquire { target, ttl } => match target.keys.as_slice() {
             [key] => set(key, target, &["NX"], ttl.millis()),
-            _ => ACQUIRE.call(form, target, Some(ttl.millis())),
+            _ => ACQUIRE.call(known, form, target, Some(ttl.millis())),
         },
         Command::Extend { target, ttl, .. } => match target.keys.as_slice() {
             [key] if form == Form::Best && native.set_ifeq => {
                 set(key, target, &["IFEQ", target.token.as_str()], ttl.millis())
             }
-            _ => EXTEND.call(form, target, Some(ttl.millis())),
+            _ => EXTEND.call(known, form, target, Some(ttl.millis())),
         },
         Command::Delete { target } => match (target.keys.as_slice(), native.delete) {
             ([key], Some(delete)) if form == Form::Best => delete_native(key, target, delete),
-            _ => DELETE.call(form, target, None),
+            _ => DELETE.call(known, form, target, None),
         },
     }
 }
@@ -179,7 +187,7 @@ mod tests {
         let target = target(&["k"]);
         let command = Command::Acquire { target: target.clone(), ttl: ttl() };
         for native in [Native::default(), Native { set_ifeq: true, delete: Some(NativeDelete::Delex) }] {
-            let sent = words(&encode(&command, Form::Best, native));
+            let sent = words(&encode(&command, Form::Best, native, &Known::default()));
             assert_eq!(sent, ["SET", "k", target.token.as_str(), "NX", "PX", "10000"]);
         }
     }
@@ -191,16 +199,28 @@ mod tests {
         let native = Native { set_ifeq: true, delete: Some(NativeDelete::Delifeq) };
         let extend = Command::Extend { target: one.clone(), ttl: ttl(), grown: Clock::System.now() };
         let delete = Command::Delete { target: one.clone() };
-        let sent = words(&encode(&extend, Form::Best, native));
+        let known = Known::default();
+        let sent = words(&encode(&extend, Form::Best, native, &known));
         assert_eq!(sent, ["SET", "k", token, "IFEQ", token, "PX", "10000"]);
-        assert_eq!(words(&encode(&delete, Form::Best, native)), ["DELIFEQ", "k", token]);
+        assert_eq!(words(&encode(&delete, Form::Best, native, &known)), ["DELIFEQ", "k", token]);
         let native = Native { delete: Some(NativeDelete::Delex), ..native };
-        assert_eq!(words(&encode(&delete, Form::Best, native)), ["DELEX", "k", "IFEQ", token]);
-        assert_eq!(words(&encode(&extend, Form::Script, native))[0], "EVALSHA");
-        assert_eq!(words(&encode(&delete, Form::Best, Native::default()))[0], "EVALSHA");
-        assert_eq!(words(&encode(&delete, Form::ScriptText, native))[0], "EVAL");
+        assert_eq!(words(&encode(&delete, Form::Best, native, &known)), ["DELEX", "k", "IFEQ", token]);
         let two = Command::Delete { target: target(&["a", "b"]) };
-        assert_eq!(words(&encode(&two, Form::Best, native))[2..5], ["2", "a", "b"]);
+        assert_eq!(words(&encode(&two, Form::Best, native, &known))[2..5], ["2", "a", "b"]);
+    }
+
+    #[test]
+    fn the_first_use_of_a_script_on_a_connection_is_by_its_text() {
+        let (known, native) = (Known::default(), Native { set_ifeq: true, delete: None });
+        let extend = Command::Extend { target: target(&["k"]), ttl: ttl(), grown: Clock::System.now() };
+        let delete = Command::Delete { target: target(&["k"]) };
+        let word = |command, form| words(&encode(command, form, native, &known))[0].clone();
+        assert_eq!(word(&delete, Form::Best), "EVAL");
+        assert_eq!(word(&delete, Form::Best), "EVALSHA");
+        assert_eq!(word(&delete, Form::ScriptText), "EVAL");
+        assert_eq!(word(&extend, Form::Best), "SET");
+        assert_eq!(word(&extend, Form::Script), "EVAL");
+        assert_eq!(word(&extend, Form::Script), "EVALSHA");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::address::{Address, Place};
-use super::command::{self, Native, NativeDelete};
+use super::command::{self, Known, Native, NativeDelete};
 use super::{Answer, Command, Connection, Connector, Form, Identity, NodeError, NodeErrorKind};
 
 /// Probes of native commands name this key, behind the namespace. Nothing is ever stored there.
@@ -100,6 +100,7 @@ impl RedisConnector {
             task: task.abort_handle(),
             gone,
             native: Native::default(),
+            known: Known::default(),
             identity: Identity::default(),
         };
         connection.introduce(&self.namespace).await?;
@@ -121,6 +122,7 @@ struct RedisConnection {
     /// Cancelled when the task has ended.
     gone: CancellationToken,
     native: Native,
+    known: Known,
     identity: Identity,
 }
 
@@ -192,7 +194,7 @@ fn run_id(info: &str) -> Option<String> {
 impl Connection for RedisConnection {
     fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Answer> {
         let mut redis = self.redis.clone();
-        let cmd = command::encode(command, form, self.native);
+        let cmd = command::encode(command, form, self.native, &self.known);
         let (name, command) = (self.name.clone(), command.clone());
         let ask = async move {
             let answer = redis.send_packed_command(&cmd).await;

@@ -108,12 +108,13 @@ impl Shared {
         let now = self.clock.now();
         let mut state = self.lock();
         if let Some(link) = state.link(pending.epoch) {
-            link.answered(now);
-            if let Err(error) = answer
-                && error.kind() == NodeErrorKind::ConnectionLost
-            {
-                state.go_down(error.clone(), now);
-                self.wake.notify_one();
+            match answer {
+                // No answer: the command may still be under way.
+                Err(error) if error.kind() == NodeErrorKind::ConnectionLost => {
+                    state.go_down(error.clone(), now);
+                    self.wake.notify_one();
+                }
+                Ok(_) | Err(_) => link.answered(now),
             }
         }
         if let Some(number) = pending.debt
