@@ -51,6 +51,10 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Lease, Ac
         if let Some(too_few) = too_few {
             let since = *no_quorum_since.get_or_insert(round_begun);
             until = end.min(since.after(NO_QUORUM_PATIENCE));
+            let ready = too_few.ready_in().map(|ready_in| now.after(ready_in));
+            if ready.is_some_and(|ready| ready < end) {
+                until = end;
+            }
             if now >= until {
                 return Err(too_few.into());
             }
@@ -195,7 +199,8 @@ impl Round {
             self.seats.clone(),
         ));
         // What is not on all nodes is filled in once the answers that were not waited for are due.
-        self.fleet.registry.add(self.limit, &hold);
+        let start = self.limit.min(self.sent.after(hold.interval(plan.ttl)));
+        self.fleet.registry.add(start, &hold);
         Lease::new(hold)
     }
 }

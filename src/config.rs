@@ -9,7 +9,7 @@ use crate::fleet::Fleet;
 use crate::key::Key;
 use crate::node::address::Address;
 use crate::node::connection::RedisConnector;
-use crate::node::{Connector, Node, Timing};
+use crate::node::{Connector, Node, Roster, Timing};
 use crate::redlock::Redlock;
 
 /// The TTL of a lease.
@@ -31,6 +31,7 @@ pub struct Builder {
     namespace: Vec<u8>,
     node_timeout: Duration,
     max_ttl: Duration,
+    restart_guard: bool,
 }
 
 impl Builder {
@@ -40,6 +41,7 @@ impl Builder {
             namespace: Vec::new(),
             node_timeout: DEFAULT_NODE_TIMEOUT,
             max_ttl: DEFAULT_MAX_TTL,
+            restart_guard: true,
         }
     }
 
@@ -79,6 +81,17 @@ impl Builder {
         self
     }
 
+    /// Whether a node that may have forgotten leases is kept from voting for `max_ttl`; default on.
+    ///
+    /// Each node keeps a marker, `leasehold:node` behind the namespace. A node that lost its memory in a
+    /// restart has lost the marker too, or carries one that says that it does not sync every write; it votes
+    /// again once every lease that it may have forgotten is over. Without the guard such a node can give a
+    /// second client a quorum.
+    pub fn restart_guard(mut self, on: bool) -> Self {
+        self.restart_guard = on;
+        self
+    }
+
     /// Starts to connect to all nodes, and waits until each was tried, for at most the node timeout.
     ///
     /// The nodes need not be up: one that comes up later is taken in. Must be called within a tokio
@@ -86,7 +99,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// What is wrong in itself: no node, a bad address, one server twice, an option out of its range.
+    /// What is wrong in itself: no node, a bad address, one server twice, an option out of its range, a
+    /// node that answers and is a replica, a cluster node, a sentinel or the same server as another.
     ///
     /// # Cancel safety
     ///
@@ -99,18 +113,34 @@ impl Builder {
             let connector = RedisConnector::new(name.clone(), address, self.namespace.clone());
             (name, Arc::new(connector) as Arc<dyn Connector>)
         });
-        Ok(self.clone().start(connectors.collect(), Clock::System).await)
+        self.clone().start(connectors.collect(), Clock::System).await
     }
 
     /// Starts the nodes, and waits until each was tried.
-    pub(crate) async fn start(self, nodes: Vec<(Arc<str>, Arc<dyn Connector>)>, clock: Clock) -> Redlock {
-        let timing = Timing { node_timeout: self.node_timeout, max_ttl: self.max_ttl };
-        let start = |(name, connector)| Node::start(name, connector, clock.clone(), timing);
-        let nodes: Vec<Node> = nodes.into_iter().map(start).collect();
+    pub(crate) async fn start(
+        self,
+        connectors: Vec<(Arc<str>, Arc<dyn Connector>)>,
+        clock: Clock,
+    ) -> Result<Redlock, ConnectError> {
+        let (node_timeout, max_ttl) = (self.node_timeout, self.max_ttl);
+        let timing = Timing { node_timeout, max_ttl, restart_guard: self.restart_guard };
+        let names = connectors.iter().map(|(name, _)| name.clone()).collect();
+        let roster = Arc::new(Roster::new(names, max_ttl.as_millis()));
+        let start = |(index, (name, connector))| {
+            Node::start((index, name), connector, roster.clone(), clock.clone(), timing)
+        };
+        let nodes: Vec<Node> = connectors.into_iter().enumerate().map(start).collect();
         let tried = futures::future::join_all(nodes.iter().map(Node::tried));
-        // Whoever needs longer is taken in when it is there.
-        let _ = tokio::time::timeout(self.node_timeout, tried).await;
-        Redlock::new(Fleet::new(nodes, clock, self.namespace, self.node_timeout, self.max_ttl))
+        // Whoever needs longer is taken in when it is there. In a fleet with a new node, the others are
+        // waited for once more.
+        let _ = tokio::time::timeout(node_timeout + node_timeout / 2, tried).await;
+        for (index, node) in nodes.iter().enumerate() {
+            if let Some(refusal) = node.refusal() {
+                let address = node.status().address;
+                return Err(ConnectError::Refused { position: index + 1, address, refusal });
+            }
+        }
+        Ok(Redlock::new(Fleet::new(nodes, clock, self.namespace, node_timeout, max_ttl)))
     }
 
     fn check_times(&self) -> Result<(), ConnectError> {

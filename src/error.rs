@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::key::Key;
-use crate::node::NodeError;
+use crate::node::{NodeError, Refusal};
 use crate::validity::drift;
 
 /// Why [`connect`](crate::Builder::connect) failed: something that is wrong in itself and that no
@@ -37,6 +37,16 @@ pub enum ConnectError {
         second: usize,
         /// The address without user and password.
         address: String,
+    },
+    /// A node answered, and may not vote.
+    #[error("node {position} ({address}) cannot be used: {refusal}")]
+    Refused {
+        /// Which of the given addresses, counted from 1.
+        position: usize,
+        /// The address without user and password.
+        address: String,
+        /// Why, and what to do.
+        refusal: Refusal,
     },
     /// An option makes no sense, or not beside another.
     #[error("{option}: {reason}")]
@@ -157,7 +167,7 @@ impl fmt::Display for NodeErrors {
 
 /// Fewer than a quorum of the nodes gave a usable answer: nobody can tell who holds the key.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("too few nodes answered: {} of {nodes} failed, {needed} votes are needed ({failed})", .failed.len())]
+#[error("too few nodes can vote: {} of {nodes} failed, {needed} votes are needed ({failed})", .failed.len())]
 #[non_exhaustive]
 pub struct TooFewNodes {
     /// How many nodes are configured.
@@ -168,6 +178,17 @@ pub struct TooFewNodes {
     pub answered: usize,
     /// Those that did not, and why.
     pub failed: NodeErrors,
+}
+
+impl TooFewNodes {
+    /// How long until enough nodes may vote, if all that is missing is that they grow old enough.
+    pub fn ready_in(&self) -> Option<Duration> {
+        let able = self.nodes - self.failed.len();
+        let missing = self.needed.saturating_sub(able);
+        let mut young: Vec<Duration> = self.failed.iter().filter_map(NodeError::ready_in).collect();
+        young.sort_unstable();
+        young.get(missing.checked_sub(1)?).copied()
+    }
 }
 
 /// Why an `acquire` gave no lease. No key of the attempt stays behind.

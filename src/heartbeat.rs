@@ -63,7 +63,7 @@ impl Heartbeat {
             yes: vec![None; nodes],
             failed: vec![None; nodes],
             beat: None,
-            next_beat: hold.since.after(interval(&hold, ttl)),
+            next_beat: hold.since.after(hold.interval(ttl)),
             hold,
         }
     }
@@ -132,7 +132,8 @@ impl Heartbeat {
         let held_for = self.hold.fleet.clock.now().since(self.hold.since);
         let kept = self.hold.upkeep.max_hold.is_none_or(|limit| held_for < limit);
         if self.hold.upkeep.renewal == Renewal::Never || !kept {
-            self.next_beat = self.hold.fleet.clock.now().after(interval(&self.hold, self.hold.lock().ttl));
+            let ttl = self.hold.lock().ttl;
+            self.next_beat = self.hold.fleet.clock.now().after(self.hold.interval(ttl));
             self.fill_in();
         } else {
             self.ask_all(None);
@@ -233,7 +234,7 @@ impl Heartbeat {
     /// A quorum still holds the key: what is missing elsewhere is put back.
     fn pass_beat(&mut self) {
         let Some(beat) = self.beat.take() else { return };
-        self.next_beat = beat.since.after(interval(&self.hold, beat.ttl));
+        self.next_beat = beat.since.after(self.hold.interval(beat.ttl));
         if let Some(request) = beat.request {
             // The caller may be gone; the renewal stands all the same.
             let _ = request.outcome.send(Ok(()));
@@ -291,15 +292,8 @@ impl Heartbeat {
             state.seats.set_sent(node);
             (before, state.ttl)
         };
-        let command = Command::Acquire { target: hold.target.clone(), ttl };
+        let command = Command::Heal { target: hold.target.clone(), ttl };
         self.answers.put(node, hold.fleet.nodes[node].vote(&command));
         self.sent[node] = Some(Sent::Heal { before });
-    }
-}
-
-fn interval(hold: &Hold, ttl: Ttl) -> Duration {
-    match hold.upkeep.renewal {
-        Renewal::Every(interval) => interval,
-        Renewal::Thirds | Renewal::Never => ttl.renewal_interval(),
     }
 }

@@ -119,6 +119,14 @@ impl Hold {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// How often the heartbeat looks after the lease while its TTL is `ttl`.
+    pub(crate) fn interval(&self, ttl: Ttl) -> Duration {
+        match self.upkeep.renewal {
+            Renewal::Every(interval) => interval,
+            Renewal::Thirds | Renewal::Never => ttl.renewal_interval(),
+        }
+    }
+
     /// What is left of the validity; announces the loss if it is over.
     pub(crate) fn remaining(&self) -> Duration {
         let left = {

@@ -107,7 +107,7 @@ pub use error::{
 };
 pub use key::Key;
 pub use lease::Lease;
-pub use node::{NodeError, NodeErrorKind, NodeState, NodeStatus};
+pub use node::{NodeError, NodeErrorKind, NodeState, NodeStatus, NodeWarning, Refusal};
 pub use redlock::Redlock;
 pub use request::LeaseRequest;
 pub use token::Token;

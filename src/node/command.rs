@@ -55,11 +55,23 @@ pub(super) enum NativeDelete {
     Delifeq,
 }
 
+impl Native {
+    /// The commands by name.
+    pub(super) fn names(self) -> Vec<&'static str> {
+        let set = self.set_ifeq.then_some("SET IFEQ");
+        let delete = self.delete.map(|delete| match delete {
+            NativeDelete::Delex => "DELEX",
+            NativeDelete::Delifeq => "DELIFEQ",
+        });
+        set.into_iter().chain(delete).collect()
+    }
+}
+
 /// What is sent for `command`.
 pub(super) fn encode(command: &Command, form: Form, native: Native, known: &Known) -> Cmd {
     match command {
         Command::Ping => redis::cmd("PING"),
-        Command::Acquire { target, ttl } => match target.keys.as_slice() {
+        Command::Acquire { target, ttl } | Command::Heal { target, ttl } => match target.keys.as_slice() {
             [key] => set(key, target, &["NX"], ttl.millis()),
             _ => ACQUIRE.call(known, form, target, Some(ttl.millis())),
         },

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{BoxFuture, join};
+use futures::future::{BoxFuture, join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,11 +15,10 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::address::{Address, Place};
-use super::command::{self, Known, Native, NativeDelete};
-use super::{Answer, Command, Connection, Connector, Form, Identity, NodeError, NodeErrorKind};
+use super::command::{self, Known, Native};
+use super::interview::{self, Question};
+use super::{Answer, Command, Connection, Connector, Form, Marker, NodeError, NodeErrorKind, Report};
 
-/// Probes of native commands name this key, behind the namespace. Nothing is ever stored there.
-const PROBE: &[u8] = b"leasehold:probe";
 /// So many commands fit into the queue before a submission would have to wait for room.
 const QUEUE: usize = 1 << 20;
 
@@ -101,9 +100,10 @@ impl RedisConnector {
             gone,
             native: Native::default(),
             known: Known::default(),
-            identity: Identity::default(),
+            report: Report::default(),
+            namespace: self.namespace.clone(),
         };
-        connection.introduce(&self.namespace).await?;
+        connection.introduce().await?;
         Ok(Arc::new(connection))
     }
 }
@@ -123,7 +123,8 @@ struct RedisConnection {
     gone: CancellationToken,
     native: Native,
     known: Known,
-    identity: Identity,
+    report: Report,
+    namespace: Vec<u8>,
 }
 
 impl RedisConnection {
@@ -139,56 +140,38 @@ impl RedisConnection {
         }
     }
 
-    /// Finds out who answers and which native commands it has: by trying, not by its version.
-    async fn introduce(&mut self, namespace: &[u8]) -> Result<(), NodeError> {
-        let key = [namespace, PROBE].concat();
-        let mut client = redis::cmd("CLIENT");
-        client.arg("ID");
-        let mut info = redis::cmd("INFO");
-        info.arg("server");
-        let mut delex = redis::cmd("DELEX");
-        delex.arg(&key).arg("IFEQ").arg("");
-        let mut delifeq = redis::cmd("DELIFEQ");
-        delifeq.arg(&key).arg("");
-        let mut set = redis::cmd("SET");
-        set.arg(&key).arg("").arg("IFEQ").arg("never").arg("PX").arg(1);
-        let ((client, info), (delex, (delifeq, set))) = join(
-            join(self.send(client), self.send(info)),
-            join(self.send(delex), join(self.send(delifeq), self.send(set))),
-        )
-        .await;
-        self.identity = Identity {
-            client: self.allowed(client)?.and_then(|value| redis::from_redis_value(value).ok()),
-            run_id: self
-                .allowed(info)?
-                .and_then(|value| run_id(&redis::from_redis_value::<String>(value).ok()?)),
-        };
-        let delex = self.allowed(delex)?.map(|_| NativeDelete::Delex);
-        let delifeq = self.allowed(delifeq)?.map(|_| NativeDelete::Delifeq);
-        self.native = Native { set_ifeq: self.allowed(set)?.is_some(), delete: delex.or(delifeq) };
-        Ok(())
+    /// Puts `questions`, in one round trip.
+    fn ask(&self, questions: &[Question]) -> BoxFuture<'static, (Report, Native, Vec<RedisError>)> {
+        let answers = join_all(questions.iter().map(|question| self.send(question.cmd(&self.namespace))));
+        let (mut report, mut native) = (self.report.clone(), self.native);
+        let questions = questions.to_vec();
+        async move {
+            let mut refused = Vec::new();
+            for (question, answer) in questions.into_iter().zip(answers.await) {
+                let answer = answer.and_then(Value::extract_error);
+                let answer = answer.map_err(|error| refused.push(error)).ok();
+                question.take(&mut report, &mut native, answer);
+            }
+            (report, native, refused)
+        }
+        .boxed()
     }
 
-    /// `None` for a command that the server refuses or does not know. A server that cannot serve at all
-    /// is an error.
-    fn allowed(&self, answer: Result<Value, RedisError>) -> Result<Option<Value>, NodeError> {
-        match answer.and_then(Value::extract_error) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => {
-                let failure = command::failure(&self.name, &error);
-                match failure.kind() {
-                    NodeErrorKind::ConnectionLost
-                    | NodeErrorKind::Authentication
-                    | NodeErrorKind::Loading => Err(failure),
-                    _ => Ok(None),
-                }
-            }
-        }
+    /// Finds out who answers and which native commands it has: by trying, not by its version.
+    async fn introduce(&mut self) -> Result<(), NodeError> {
+        let (report, native, refused) = self.ask(&interview::ALL).await;
+        cannot_serve(&self.name, &refused)?;
+        (self.report, self.native) = (report, native);
+        Ok(())
     }
 }
 
-fn run_id(info: &str) -> Option<String> {
-    info.lines().find_map(|line| Some(line.strip_prefix("run_id:")?.trim().to_owned()))
+/// Answers may be refused one by one; a server that cannot serve at all is an error.
+fn cannot_serve(name: &Arc<str>, refused: &[RedisError]) -> Result<(), NodeError> {
+    use NodeErrorKind::{Authentication, ConnectionLost, Loading};
+    let mut failures = refused.iter().map(|error| command::failure(name, error));
+    let fatal = failures.find(|failure| matches!(failure.kind(), ConnectionLost | Authentication | Loading));
+    fatal.map_or(Ok(()), Err)
 }
 
 impl Connection for RedisConnection {
@@ -215,8 +198,33 @@ impl Connection for RedisConnection {
         command::next_form(command, form, error.kind())
     }
 
-    fn identity(&self) -> &Identity {
-        &self.identity
+    fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn native(&self) -> Vec<&'static str> {
+        self.native.names()
+    }
+
+    fn look(&self) -> BoxFuture<'static, Result<Report, NodeError>> {
+        let (answers, name) = (self.ask(&interview::AGAIN), self.name.clone());
+        async move {
+            let (report, _, refused) = answers.await;
+            cannot_serve(&name, &refused).map(|()| report)
+        }
+        .boxed()
+    }
+
+    fn mark(&self, marker: &Marker) -> BoxFuture<'static, Result<Marker, NodeError>> {
+        let (answer, name) = (self.send(interview::mark(&self.namespace, marker)), self.name.clone());
+        async move {
+            let answer = answer.await.and_then(Value::extract_error);
+            let stands = answer.map_err(|error| command::failure(&name, &error))?;
+            let nonsense =
+                || NodeError::new(&name, NodeErrorKind::Unexpected, "no marker after it was written");
+            interview::marker(&stands).flatten().ok_or_else(nonsense)
+        }
+        .boxed()
     }
 
     fn kill(&self, client: u64) -> BoxFuture<'static, Result<(), NodeError>> {

@@ -10,11 +10,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Identity, NodeErrorKind, Target};
+use super::{Answer, NodeErrorKind, Report, Target};
 use crate::clock::Timestamp;
 
 /// Between two tries of a deletion that the server answered with an error.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// Which process is at the other end of a connection, and which of its connections that is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) run_id: Option<String>,
+    pub(super) client: Option<u64>,
+}
+
+impl From<&Report> for Identity {
+    fn from(report: &Report) -> Self {
+        Self { run_id: report.run_id.clone(), client: report.client }
+    }
+}
 
 /// One deletion that is not confirmed.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why one node gave no vote: its address, a kind for programs and a reason for people.
 ///
@@ -13,6 +14,8 @@ pub struct NodeError {
     reason: Arc<str>,
     /// Whether the command may have been run all the same.
     maybe_applied: bool,
+    /// When the node may vote, if that is known.
+    ready_in: Option<Duration>,
 }
 
 /// What kept a node from voting.
@@ -29,6 +32,10 @@ pub enum NodeErrorKind {
     TimedOut,
     /// Not asked: earlier answers are overdue.
     Slow,
+    /// It restarted or is new, and may have forgotten leases that are still valid.
+    Young,
+    /// It may not vote at all, see [`Refusal`](crate::Refusal).
+    Refused,
     /// Not counted: something older may still be under way on a broken connection.
     Unsettled,
     /// User name or password missing or wrong (`NOAUTH`, `WRONGPASS`).
@@ -59,7 +66,14 @@ pub enum NodeErrorKind {
 
 impl NodeError {
     pub(crate) fn new(address: &Arc<str>, kind: NodeErrorKind, reason: impl Into<Arc<str>>) -> Self {
-        Self { address: address.clone(), kind, reason: reason.into(), maybe_applied: false }
+        Self { address: address.clone(), kind, reason: reason.into(), maybe_applied: false, ready_in: None }
+    }
+
+    /// A node that may have forgotten leases, for so much longer.
+    pub(crate) fn young(address: &Arc<str>, ready_in: Duration) -> Self {
+        let seconds = ready_in.as_secs() + 1;
+        let reason = format!("new or restarted: it may have forgotten leases and votes in {seconds} s");
+        Self { ready_in: Some(ready_in), ..Self::new(address, NodeErrorKind::Young, reason) }
     }
 
     /// The same error of a command that may have been run all the same.
@@ -86,6 +100,11 @@ impl NodeError {
     /// What kept the node from voting.
     pub fn kind(&self) -> NodeErrorKind {
         self.kind
+    }
+
+    /// How long until the node may vote, where that is known: of a node that is young.
+    pub fn ready_in(&self) -> Option<Duration> {
+        self.ready_in
     }
 
     /// The reason in words.

@@ -8,8 +8,11 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::reply::Pending;
 use super::state::{Phase, Queued, State};
+use super::status::NodeStatus;
 use super::supervisor::Supervisor;
-use super::{Answer, Command, Connector, Form, NodeError, NodeErrorKind, Reply, Target};
+use super::{
+    Answer, Command, Connector, Form, NodeError, NodeErrorKind, Refusal, Reply, Report, Roster, Target,
+};
 use crate::clock::{Clock, Timestamp};
 
 /// How many older answers are looked for when one more is left to itself.
@@ -22,6 +25,8 @@ pub(crate) struct Timing {
     pub(crate) node_timeout: Duration,
     /// The longest TTL that any client asks of the node.
     pub(crate) max_ttl: Duration,
+    /// Nodes that may have forgotten leases do not vote.
+    pub(crate) restart_guard: bool,
 }
 
 impl Timing {
@@ -35,38 +40,15 @@ impl Timing {
         (self.node_timeout / 4).clamp(Duration::from_millis(5), Duration::from_millis(250))
     }
 
+    /// How often the supervisor looks while all is quiet: a command may be sent at any time.
+    pub(super) fn idle_tick(&self) -> Duration {
+        self.node_timeout.clamp(Duration::from_millis(250), self.ping_interval())
+    }
+
     /// An idle connection is pinged so often.
     pub(super) fn ping_interval(&self) -> Duration {
         Duration::from_secs(5)
     }
-}
-
-/// How a node is doing, see [`Redlock::nodes`](crate::Redlock::nodes).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NodeStatus {
-    /// Its address, without user and password.
-    pub address: String,
-    /// Whether it can vote now.
-    pub state: NodeState,
-    /// The last thing that went wrong with its connection; stays after it is well again.
-    pub last_error: Option<NodeError>,
-    /// Deletions that it has not confirmed yet.
-    pub owed: usize,
-}
-
-/// Whether a node can vote now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NodeState {
-    /// The first connection is being made.
-    Connecting,
-    /// It votes.
-    Up,
-    /// An answer is overdue: not asked for votes until one comes.
-    Slow,
-    /// Not connected; tried again at least every second or so.
-    Down,
 }
 
 /// What a target's deletion needs to know of its past.
@@ -80,7 +62,10 @@ pub(crate) struct Deletion {
 
 /// What the handle, its replies and the supervisor share.
 pub(crate) struct Shared {
+    /// The node's number among all nodes.
+    pub(super) index: usize,
     pub(super) address: Arc<str>,
+    pub(super) roster: Arc<Roster>,
     pub(super) clock: Clock,
     pub(super) timing: Timing,
     pub(super) wake: Notify,
@@ -93,6 +78,11 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock; if it did, the state would still be whole.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Enters the node as the server that `report` shows.
+    pub(super) fn enter(&self, report: &Report) -> Result<(), Refusal> {
+        self.roster.enter(self.index, report.run_id.as_deref())
     }
 
     pub(super) fn error(&self, kind: NodeErrorKind, reason: impl Into<Arc<str>>) -> NodeError {
@@ -112,6 +102,11 @@ impl Shared {
                 // No answer: the command may still be under way.
                 Err(error) if error.kind() == NodeErrorKind::ConnectionLost => {
                     state.go_down(error.clone(), now);
+                    self.wake.notify_one();
+                }
+                Err(error) if error.kind() == NodeErrorKind::ReadOnly => {
+                    link.answered(now);
+                    link.look_at_once();
                     self.wake.notify_one();
                 }
                 Ok(_) | Err(_) => link.answered(now),
@@ -173,19 +168,22 @@ pub(crate) struct Node {
 impl Node {
     /// Starts to connect, in the background. Must be called within a runtime.
     pub(crate) fn start(
-        address: Arc<str>,
+        (index, address): (usize, Arc<str>),
         connector: Arc<dyn Connector>,
+        roster: Arc<Roster>,
         clock: Clock,
         timing: Timing,
     ) -> Self {
-        let first_until = clock.now().after(timing.node_timeout);
+        let now = clock.now();
         let shared = Arc::new(Shared {
+            index,
             address,
+            roster,
             clock,
             timing,
             wake: Notify::new(),
             tried: watch::Sender::new(false),
-            state: Mutex::new(State::new(first_until)),
+            state: Mutex::new(State::new(now, now.after(timing.node_timeout))),
         });
         tokio::spawn(Supervisor::new(shared.clone(), connector).run());
         Self { shared }
@@ -200,6 +198,12 @@ impl Node {
             return Reply::failed(shared, shared.error(NodeErrorKind::Over, "not asked any more"));
         }
         let outgrown = matches!(command, Command::Extend { grown, .. } if state.debts.outgrown(*grown, now));
+        if let Phase::Linked(link) = &mut state.phase
+            && link.silence(now).is_some_and(|silence| silence >= shared.timing.node_timeout)
+        {
+            link.slow = true;
+            shared.wake.notify_one();
+        }
         match &mut state.phase {
             Phase::First { until, queue } if now < *until => {
                 let (submitted, pending) = oneshot::channel();
@@ -213,13 +217,18 @@ impl Node {
                 Reply::failed(shared, shared.error(NodeErrorKind::Slow, "earlier answers are overdue"))
             }
             Phase::Linked(link) => {
+                let young = link.too_young(command, &shared.address, now);
+                if let (Some(young), Command::Acquire { .. }) = (&young, command) {
+                    return Reply::failed(shared, young.clone());
+                }
                 let pending = link.submit(command, Form::Best, None, now);
-                if outgrown {
-                    // Sent, but a shorter one may still run after it: no vote.
+                let reason = "an older command may still be under way on a broken connection";
+                let unsettled = outgrown.then(|| shared.error(NodeErrorKind::Unsettled, reason));
+                if let Some(uncounted) = young.or(unsettled) {
+                    // Sent, but no vote; who asked is told that it may have been run.
                     state.orphans.push_back(pending);
                     shared.wake.notify_one();
-                    let reason = "an older command may still be under way on a broken connection";
-                    return Reply::failed(shared, shared.error(NodeErrorKind::Unsettled, reason));
+                    return Reply::failed(shared, uncounted.after_sending());
                 }
                 Reply::sent(shared, pending)
             }
@@ -265,19 +274,13 @@ impl Node {
     }
 
     pub(crate) fn status(&self) -> NodeStatus {
-        let mut state = self.shared.lock();
-        let state = &mut *state;
-        NodeStatus {
-            address: self.shared.address.to_string(),
-            state: match &state.phase {
-                Phase::First { .. } => NodeState::Connecting,
-                Phase::Linked(link) if link.slow => NodeState::Slow,
-                Phase::Linked(_) => NodeState::Up,
-                Phase::Down => NodeState::Down,
-            },
-            last_error: state.last_error.clone(),
-            owed: state.debts.len(),
-        }
+        let now = self.shared.clock.now();
+        NodeStatus::of(&self.shared.address, &self.shared.lock(), self.shared.timing.node_timeout, now)
+    }
+
+    /// Why the node may not vote at all.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.shared.lock().refusal.clone()
     }
 }
 

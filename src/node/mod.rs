@@ -10,16 +10,25 @@
 //! - `state.rs`: phases, the connection in use, answers outstanding
 //! - `debts.rs`: deletions that are not confirmed yet
 //! - `supervisor.rs`: the task that connects, watches and pays
-//! - `connection.rs`, `command.rs`, `address.rs`, `failure.rs`, `tls.rs`: Redis
+//! - `entry.rs`: what a new connection goes through before it may vote; `report.rs`, `marker.rs`,
+//!   `admission.rs`: who the node is, and since when it remembers (pure); `roster.rs`: all nodes together
+//! - `connection.rs`, `interview.rs`, `command.rs`, `address.rs`, `failure.rs`, `tls.rs`: Redis
 
 pub(crate) mod address;
+mod admission;
 mod command;
 pub(crate) mod connection;
 mod debts;
+mod entry;
 mod failure;
 mod handle;
+mod interview;
+mod marker;
 mod reply;
+mod report;
+mod roster;
 mod state;
+mod status;
 mod supervisor;
 #[cfg(feature = "tls")]
 mod tls;
@@ -33,10 +42,14 @@ use crate::clock::Timestamp;
 use crate::token::Token;
 use crate::validity::Ttl;
 
+pub use admission::{NodeWarning, Refusal};
 pub use failure::{NodeError, NodeErrorKind};
 pub(crate) use handle::{Deletion, Node, Timing};
-pub use handle::{NodeState, NodeStatus};
+pub(crate) use marker::Marker;
 pub(crate) use reply::Reply;
+pub(crate) use report::{Report, Role};
+pub(crate) use roster::Roster;
+pub use status::{NodeState, NodeStatus};
 
 /// The keys of one attempt and the token that marks them.
 #[derive(Debug)]
@@ -68,6 +81,8 @@ impl Target {
 pub(crate) enum Command {
     /// Set the keys if they are free: `SET key token NX PX ttl`.
     Acquire { target: Arc<Target>, ttl: Ttl },
+    /// The same on a node that lost or never had what a quorum holds.
+    Heal { target: Arc<Target>, ttl: Ttl },
     /// Renew the TTL if the keys hold the token. `grown` is when a TTL this long was first asked.
     Extend { target: Arc<Target>, ttl: Ttl, grown: Timestamp },
     /// Delete the keys that hold the token.
@@ -80,7 +95,9 @@ impl Command {
     /// Whether the command is a vote of a target that is over and must not be sent.
     fn is_over(&self) -> bool {
         match self {
-            Self::Acquire { target, .. } | Self::Extend { target, .. } => target.is_over(),
+            Self::Acquire { target, .. } | Self::Heal { target, .. } | Self::Extend { target, .. } => {
+                target.is_over()
+            }
             Self::Delete { .. } | Self::Ping => false,
         }
     }
@@ -123,8 +140,17 @@ pub(crate) trait Connection: Send + Sync + 'static {
     /// The form to put `command` in after `form` failed with `error`, if there is one.
     fn next_form(&self, command: &Command, form: Form, error: &NodeError) -> Option<Form>;
 
-    /// Which process answers, and which of its connections this is.
-    fn identity(&self) -> &Identity;
+    /// What the node said of itself when the connection was made.
+    fn report(&self) -> &Report;
+
+    /// The native commands in use on it.
+    fn native(&self) -> Vec<&'static str>;
+
+    /// Asks for what may have changed of it.
+    fn look(&self) -> BoxFuture<'static, Result<Report, NodeError>>;
+
+    /// Writes the node's marker, unless one of the same run remembers longer. Returns what stands.
+    fn mark(&self, marker: &Marker) -> BoxFuture<'static, Result<Marker, NodeError>>;
 
     /// Makes the server forget another of its connections, and what it has not yet run of it.
     fn kill(&self, client: u64) -> BoxFuture<'static, Result<(), NodeError>>;
@@ -134,13 +160,4 @@ pub(crate) trait Connection: Send + Sync + 'static {
 
     /// Ends the connection; outstanding futures resolve to errors.
     fn close(&self);
-}
-
-/// Who is at the other end of a connection; `None` where the server does not tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// A new one for each start of the server.
-    pub(crate) run_id: Option<String>,
-    /// The server's number for this connection, unique within a run.
-    pub(crate) client: Option<u64>,
 }

@@ -8,8 +8,13 @@ use tokio::sync::oneshot;
 
 use super::debts::Debts;
 use super::reply::Pending;
-use super::{Command, Connection, Form, NodeError, NodeErrorKind};
+use super::{Command, Connection, Form, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
 use crate::clock::Timestamp;
+
+/// How often a node is looked at: its role may change.
+const LOOK: Duration = Duration::from_secs(5);
+/// The same while it is young.
+const LOOK_YOUNG: Duration = Duration::from_secs(1);
 
 /// A vote that waits for the first connection; its answer's future goes through the channel.
 pub(super) struct Queued {
@@ -27,6 +32,15 @@ pub(super) enum Phase {
     Down,
 }
 
+/// From when on a node's answers count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// Its votes on an acquire: no lease that it may have forgotten is valid any more.
+    pub(super) votes: Timestamp,
+    /// Its answers to renewals: no grant of a round that it may have forgotten is under way any more.
+    pub(super) renews: Timestamp,
+}
+
 /// The connection in use.
 pub(super) struct Link {
     /// Tells the answers of this connection from those of earlier ones.
@@ -38,11 +52,22 @@ pub(super) struct Link {
     heard: Timestamp,
     /// An answer is overdue: no votes, but deletions keep their place in the queue.
     pub(super) slow: bool,
+    pub(super) standing: Standing,
+    /// When the node is looked at again.
+    pub(super) look_at: Timestamp,
 }
 
 impl Link {
-    pub(super) fn new(epoch: u64, connection: Arc<dyn Connection>, now: Timestamp) -> Self {
-        Self { epoch, connection, outstanding: 0, heard: now, slow: false }
+    fn new(epoch: u64, connection: Arc<dyn Connection>, standing: Standing, now: Timestamp) -> Self {
+        Self {
+            epoch,
+            connection,
+            outstanding: 0,
+            heard: now,
+            slow: false,
+            standing,
+            look_at: now.after(LOOK),
+        }
     }
 
     pub(super) fn submit(
@@ -60,10 +85,36 @@ impl Link {
         Pending { answer, command: command.clone(), form, epoch: self.epoch, debt }
     }
 
+    /// Why the node's answer to `command` would not count yet.
+    pub(super) fn too_young(
+        &self,
+        command: &Command,
+        address: &Arc<str>,
+        now: Timestamp,
+    ) -> Option<NodeError> {
+        let from = match command {
+            Command::Acquire { .. } => self.standing.votes,
+            Command::Heal { .. } | Command::Extend { .. } => self.standing.renews,
+            Command::Delete { .. } | Command::Ping => return None,
+        };
+        (now < from).then(|| NodeError::young(address, from.since(now)))
+    }
+
     pub(super) fn answered(&mut self, now: Timestamp) {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.heard = now;
         self.slow = false;
+    }
+
+    /// The node is not what it was: looks at it without delay.
+    pub(super) fn look_at_once(&mut self) {
+        self.look_at = self.heard;
+    }
+
+    /// The next look: at a young node soon, because another client may know that it is older.
+    pub(super) fn looked(&mut self, now: Timestamp) {
+        let pause = if now < self.standing.votes { LOOK_YOUNG } else { LOOK };
+        self.look_at = now.after(pause);
     }
 
     /// How long an answer has been overdue; `None` if none is outstanding.
@@ -85,19 +136,34 @@ pub(super) struct State {
     /// The supervisor looks by itself within a tick: no need to wake it for an orphan.
     pub(super) watching: bool,
     pub(super) last_error: Option<NodeError>,
+    /// Why the node may not vote at all.
+    pub(super) refusal: Option<Refusal>,
+    pub(super) warnings: Vec<NodeWarning>,
+    /// What it said of itself last.
+    pub(super) report: Report,
+    pub(super) native: Vec<&'static str>,
+    pub(super) round_trip: Option<Duration>,
+    /// When it came up or went down.
+    pub(super) since: Timestamp,
     /// The owner is gone: end once nothing is owed.
     pub(super) closing: bool,
     epochs: u64,
 }
 
 impl State {
-    pub(super) fn new(first_until: Timestamp) -> Self {
+    pub(super) fn new(now: Timestamp, first_until: Timestamp) -> Self {
         Self {
             phase: Phase::First { until: first_until, queue: Vec::new() },
             debts: Debts::default(),
             orphans: VecDeque::new(),
             watching: false,
             last_error: None,
+            refusal: None,
+            warnings: Vec::new(),
+            report: Report::default(),
+            native: Vec::new(),
+            round_trip: None,
+            since: now,
             closing: false,
             epochs: 0,
         }
@@ -111,9 +177,20 @@ impl State {
     }
 
     /// Puts `connection` in use: what is owed is paid on it first, then it takes votes. Returns its epoch.
-    pub(super) fn go_up(&mut self, connection: Arc<dyn Connection>, now: Timestamp) -> u64 {
+    pub(super) fn go_up(
+        &mut self,
+        connection: Arc<dyn Connection>,
+        standing: Standing,
+        address: &Arc<str>,
+        now: Timestamp,
+    ) -> u64 {
         self.epochs += 1;
-        let mut link = Link::new(self.epochs, connection, now);
+        self.refusal = None;
+        self.since = now;
+        self.report = connection.report().clone();
+        self.native = connection.native();
+        let mut link = Link::new(self.epochs, connection, standing, now);
+        link.looked(now);
         for (number, target) in self.debts.all() {
             let command = Command::Delete { target };
             self.orphans.push_back(link.submit(&command, Form::Best, Some(number), now));
@@ -122,6 +199,11 @@ impl State {
         if let Phase::First { queue, .. } = std::mem::replace(&mut self.phase, Phase::Down) {
             for vote in queue {
                 if vote.submitted.is_closed() || vote.command.is_over() {
+                    continue;
+                }
+                if let Some(young) = link.too_young(&vote.command, address, now) {
+                    // Whoever asked may be gone; that is no matter.
+                    let _ = vote.submitted.send(Err(young));
                     continue;
                 }
                 let pending = link.submit(&vote.command, Form::Best, None, now);
@@ -140,7 +222,8 @@ impl State {
             Phase::Linked(link) => {
                 link.connection.close();
                 self.orphans.clear();
-                self.debts.disconnected(link.connection.identity(), link.outstanding > 0, now);
+                self.since = now;
+                self.debts.disconnected(&link.connection.report().into(), link.outstanding > 0, now);
             }
             Phase::First { queue, .. } => {
                 for vote in queue {

@@ -8,7 +8,11 @@ use std::time::Duration;
 
 use super::handle::Shared;
 use super::reply::Pending;
-use super::{Command, Connection, Connector, Form, NodeError, NodeErrorKind};
+use super::state::Standing;
+use super::{Command, Connection, Connector, Form, NodeError, NodeErrorKind, NodeWarning, entry};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, OptionFuture};
+
 use crate::retry::Backoff;
 
 /// How many times `max_ttl` a supervisor without an owner goes on trying to pay.
@@ -36,13 +40,12 @@ impl Supervisor {
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::reconnect();
         let mut closing_since = None;
-        loop {
-            match connect(&self.shared, &*self.connector).await {
-                Ok(connection) => {
+        for serial in 0.. {
+            match connect(&self.shared, &*self.connector, serial).await {
+                Ok((connection, standing)) => {
                     backoff = Backoff::reconnect();
-                    let epoch = self.shared.lock().go_up(connection.clone(), self.shared.clock.now());
-                    self.shared.tried.send_replace(true);
-                    self.watch(&*connection, epoch).await;
+                    let epoch = self.go_up(connection.clone(), standing);
+                    self.watch(connection.clone(), epoch).await;
                     self.orphans.clear();
                     connection.close();
                 }
@@ -51,6 +54,7 @@ impl Supervisor {
                     self.shared.tried.send_replace(true);
                 }
             }
+            self.shared.roster.leave(self.shared.index);
             if self.is_over(&mut closing_since) {
                 return;
             }
@@ -67,6 +71,16 @@ impl Supervisor {
         }
     }
 
+    fn go_up(&self, connection: Arc<dyn Connection>, (standing, warnings): Entered) -> u64 {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.lock();
+        state.warnings = warnings;
+        let epoch = state.go_up(connection, standing, &self.shared.address, now);
+        drop(state);
+        self.shared.tried.send_replace(true);
+        epoch
+    }
+
     /// Whether the owner is gone and nothing is owed, or has been owed for too long.
     fn is_over(&self, since: &mut Option<crate::clock::Timestamp>) -> bool {
         let now = self.shared.clock.now();
@@ -80,8 +94,9 @@ impl Supervisor {
     }
 
     /// Looks after a connection until it is lost or no longer needed.
-    async fn watch(&mut self, connection: &dyn Connection, epoch: u64) {
+    async fn watch(&mut self, connection: Arc<dyn Connection>, epoch: u64) {
         let mut closed = connection.closed();
+        let mut look: Option<BoxFuture<'static, Result<(), NodeError>>> = None;
         loop {
             let pause = match self.look(epoch) {
                 Next::Sleep(pause) => pause,
@@ -91,7 +106,14 @@ impl Supervisor {
                     return;
                 }
             };
-            let slow = self.shared.lock().link(epoch).is_some_and(|link| link.slow);
+            let (slow, look_in) = match self.shared.lock().link(epoch) {
+                Some(link) => (link.slow, link.look_at.since(self.shared.clock.now())),
+                None => return,
+            };
+            if look.is_none() && look_in.is_zero() {
+                let (shared, connection) = (self.shared.clone(), connection.clone());
+                look = Some(async move { entry::look_again(&shared, connection, epoch).await }.boxed());
+            }
             tokio::select! {
                 () = &mut closed => {
                     self.sweep(Waker::noop());
@@ -102,11 +124,35 @@ impl Supervisor {
                     }
                     return;
                 }
+                seen = OptionFuture::from(look.as_mut()), if look.is_some() => {
+                    look = None;
+                    if self.has_changed(epoch, seen.unwrap_or(Ok(()))) {
+                        return;
+                    }
+                }
                 () = self.shared.wake.notified() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause.min(look_in)), if look.is_none() => {}
+                () = tokio::time::sleep(pause), if look.is_some() => {}
                 // The first answer of a slow node makes it well again, so that one is waited for.
                 () = Self::oldest(&mut self.orphans, &self.shared), if slow => {}
             }
+        }
+    }
+
+    /// Takes in a look at the node. True if the connection has to be made and checked anew.
+    fn has_changed(&self, epoch: u64, seen: Result<(), NodeError>) -> bool {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.lock();
+        if let Some(link) = state.link(epoch) {
+            link.looked(now);
+        }
+        match seen {
+            // Silence and breaks have their own ways.
+            Err(error) if error.kind() == NodeErrorKind::Refused => {
+                state.go_down(error, now);
+                true
+            }
+            Ok(()) | Err(_) => false,
         }
     }
 
@@ -163,13 +209,20 @@ impl Supervisor {
         }
         state.watching = outstanding;
         let next_due = state.debts.next_due().map(|at| at.since(now));
-        let pause = if outstanding { timing.tick() } else { ping };
+        let pause = if outstanding { timing.tick() } else { ping.min(timing.idle_tick()) };
         Next::Sleep(next_due.map_or(pause, |due| due.min(pause)).max(Duration::from_millis(1)))
     }
 }
 
-/// A connection on which nothing older can interfere, as far as the server lets us see to that.
-async fn connect(shared: &Shared, connector: &dyn Connector) -> Result<Arc<dyn Connection>, NodeError> {
+type Entered = (Standing, Vec<NodeWarning>);
+
+/// A connection on which nothing older can interfere, as far as the server lets us see to that, to a node
+/// that may vote.
+async fn connect(
+    shared: &Shared,
+    connector: &dyn Connector,
+    serial: u64,
+) -> Result<(Arc<dyn Connection>, Entered), NodeError> {
     let limit = shared.timing.silence();
     let connect = async {
         let connection = connector.connect().await?;
@@ -180,12 +233,18 @@ async fn connect(shared: &Shared, connector: &dyn Connector) -> Result<Arc<dyn C
         let reason = format!("no connection within {limit:?}");
         Err(shared.error(NodeErrorKind::Unreachable, reason))
     };
-    tokio::time::timeout(limit, connect).await.unwrap_or_else(overdue)
+    let connection = tokio::time::timeout(limit, connect).await.unwrap_or_else(overdue)?;
+    // The wait for the other nodes comes on top.
+    let limit = limit + shared.timing.node_timeout;
+    let entered = tokio::time::timeout(limit, entry::enter(shared, &*connection, serial)).await;
+    let entered =
+        entered.unwrap_or_else(|_| Err(shared.error(NodeErrorKind::TimedOut, "no answer in time")))?;
+    Ok((connection, entered))
 }
 
 /// Makes the server forget our broken connections, and what it has not yet run of them.
 async fn kill_stale(shared: &Shared, connection: &dyn Connection) -> Result<(), NodeError> {
-    let clients = shared.lock().debts.killable(connection.identity());
+    let clients = shared.lock().debts.killable(&connection.report().into());
     for client in clients {
         match connection.kill(client).await {
             Ok(()) => shared.lock().debts.killed(client),

@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::gate::{Gate, Request, Server};
 use crate::clock::Clock;
 use crate::config::Builder;
-use crate::node::{Answer, Command, Connection, Connector, Form, Identity, NodeError, NodeErrorKind, Vote};
+use crate::node::{
+    Answer, Command, Connection, Connector, Form, Marker, NodeError, NodeErrorKind, Report, Role, Vote,
+};
 use crate::redlock::Redlock;
 
 /// A set of nodes in memory.
@@ -41,10 +43,13 @@ struct State {
     /// Connections that the server still has, by client number.
     links: HashMap<u64, CancellationToken>,
     requests: Vec<String>,
+    marker: Option<Marker>,
 }
 
 pub(super) struct MemoryNode {
     name: Arc<str>,
+    /// The node's TIME counts from here.
+    born: Instant,
     gate: watch::Sender<Gate>,
     state: Mutex<State>,
 }
@@ -55,6 +60,7 @@ impl MemoryNodes {
         let node = |index| {
             Arc::new(MemoryNode {
                 name: format!("memory:{index}").into(),
+                born: Instant::now(),
                 gate: watch::Sender::new(Gate::Grant),
                 state: Mutex::default(),
             })
@@ -67,7 +73,9 @@ impl MemoryNodes {
         let connector = |node: &Arc<MemoryNode>| {
             (node.name.clone(), Arc::new(MemoryConnector(node.clone())) as Arc<dyn Connector>)
         };
-        builder.start(self.nodes.iter().map(connector).collect(), self.clock.clone()).await
+        let connectors = self.nodes.iter().map(connector).collect();
+        let connected = builder.start(connectors, self.clock.clone()).await;
+        connected.expect("nodes in memory are never refused")
     }
 
     /// How node `index` treats requests from now on. Requests that a [`Gate::Never`] holds are treated so
@@ -95,6 +103,7 @@ impl MemoryNodes {
         state.run += 1;
         if !keep {
             state.entries.clear();
+            state.marker = None;
         }
     }
 
@@ -142,7 +151,7 @@ impl State {
     fn run(&mut self, command: &Command) -> Vote {
         match command {
             Command::Ping => Vote::Yes,
-            Command::Acquire { target, ttl } => {
+            Command::Acquire { target, ttl } | Command::Heal { target, ttl } => {
                 let token = target.token.as_str();
                 let free = |key: &Vec<u8>| self.live(key).is_none_or(|entry| entry.token == token);
                 let only = |key: &Vec<u8>| self.live(key).is_none();
@@ -190,6 +199,21 @@ impl MemoryNode {
         self.gate.subscribe()
     }
 
+    /// What the node says of itself: a master that syncs every write.
+    fn report(&self, run: u64) -> Report {
+        let micros = u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Report {
+            run_id: Some(format!("{}-{run}", self.name)),
+            role: Some(Role::Master),
+            time: Some(1_000_000_000 + micros),
+            marker: Some(self.lock().marker.clone()),
+            appendonly: Some(true),
+            fsync: Some("always".to_owned()),
+            no_fsync_on_rewrite: Some(false),
+            ..Report::default()
+        }
+    }
+
     /// Runs `command`, as the server does.
     pub(super) fn run(&self, command: &Command) -> Vote {
         let mut state = self.lock();
@@ -212,6 +236,7 @@ impl State {
         let (verb, target) = match command {
             Command::Ping => return,
             Command::Acquire { target, .. } => ("acquire", target),
+            Command::Heal { target, .. } => ("heal", target),
             Command::Extend { target, .. } => ("extend", target),
             Command::Delete { target } => ("delete", target),
         };
@@ -236,10 +261,10 @@ impl Connector for MemoryConnector {
         drop(state);
         let (requests, queue) = mpsc::unbounded_channel();
         tokio::spawn(Server::new(node.clone(), queue, dropped.clone()).run());
-        let identity = Identity { run_id: Some(format!("run {run}")), client: Some(client) };
+        let report = Report { client: Some(client), ..self.0.report(run) };
         let closed = CancellationToken::new();
         let connection: Arc<dyn Connection> =
-            Arc::new(MemoryConnection { node, requests, dropped, closed, identity });
+            Arc::new(MemoryConnection { node, requests, dropped, closed, report });
         // A frozen server accepts connections and greets nobody.
         let mut gate = self.0.gate();
         async move {
@@ -258,7 +283,7 @@ struct MemoryConnection {
     dropped: CancellationToken,
     /// The client has closed it.
     closed: CancellationToken,
-    identity: Identity,
+    report: Report,
 }
 
 impl Connection for MemoryConnection {
@@ -286,8 +311,33 @@ impl Connection for MemoryConnection {
         None
     }
 
-    fn identity(&self) -> &Identity {
-        &self.identity
+    fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn native(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn look(&self) -> BoxFuture<'static, Result<Report, NodeError>> {
+        let (node, mut gate) = (self.node.clone(), self.node.gate());
+        let client = self.report.client;
+        async move {
+            let _ = gate.wait_for(|gate| *gate != Gate::Never).await;
+            let run = node.lock().run;
+            Ok(Report { client, ..node.report(run) })
+        }
+        .boxed()
+    }
+
+    fn mark(&self, marker: &Marker) -> BoxFuture<'static, Result<Marker, NodeError>> {
+        let mut state = self.node.lock();
+        let stands = match state.marker.take() {
+            Some(stands) if stands.run_id == marker.run_id && stands.since < marker.since => stands,
+            _ => marker.clone(),
+        };
+        state.marker = Some(stands.clone());
+        ready(Ok(stands)).boxed()
     }
 
     fn kill(&self, client: u64) -> BoxFuture<'static, Result<(), NodeError>> {

@@ -1,0 +1,128 @@
+//! What a new connection asks the node about itself, all in one round trip, and what is looked at again
+//! later.
+
+use redis::{Cmd, Value, from_redis_value};
+
+use super::command::{Native, NativeDelete};
+use super::marker::{MARKER, Marker};
+use super::report::Report;
+
+/// Probes of native commands name this key, behind the namespace. Nothing is ever stored there.
+const PROBE: &[u8] = b"leasehold:probe";
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Question {
+    Client,
+    Info,
+    Replication,
+    Role,
+    Setting(&'static str),
+    Time,
+    Marker,
+    Delex,
+    Delifeq,
+    SetIfeq,
+}
+
+/// Asked on a new connection. TIME and the marker last: they are to be as new as can be.
+pub(super) const ALL: [Question; 12] = [
+    Question::Client,
+    Question::Info,
+    Question::Role,
+    Question::Setting("appendonly"),
+    Question::Setting("appendfsync"),
+    Question::Setting("no-appendfsync-on-rewrite"),
+    Question::Setting("maxmemory-policy"),
+    Question::Delex,
+    Question::Delifeq,
+    Question::SetIfeq,
+    Question::Time,
+    Question::Marker,
+];
+
+/// Asked again now and then.
+pub(super) const AGAIN: [Question; 4] =
+    [Question::Replication, Question::Role, Question::Time, Question::Marker];
+
+impl Question {
+    pub(super) fn cmd(self, namespace: &[u8]) -> Cmd {
+        let probe = [namespace, PROBE].concat();
+        let (name, words): (&str, Vec<Vec<u8>>) = match self {
+            Self::Client => ("CLIENT", vec![b"ID".to_vec()]),
+            Self::Info => ("INFO", vec![]),
+            Self::Replication => ("INFO", vec![b"replication".to_vec()]),
+            Self::Role => ("ROLE", vec![]),
+            Self::Setting(name) => ("CONFIG", vec![b"GET".to_vec(), name.into()]),
+            Self::Time => ("TIME", vec![]),
+            Self::Marker => ("GET", vec![[namespace, MARKER].concat()]),
+            Self::Delex => ("DELEX", vec![probe, b"IFEQ".to_vec(), vec![]]),
+            Self::Delifeq => ("DELIFEQ", vec![probe, vec![]]),
+            // Sets nothing: the key does not exist.
+            Self::SetIfeq => {
+                ("SET", vec![probe, vec![], b"IFEQ".to_vec(), b"x".to_vec(), b"PX".to_vec(), b"1".to_vec()])
+            }
+        };
+        let mut cmd = redis::cmd(name);
+        for word in words {
+            cmd.arg(word);
+        }
+        cmd
+    }
+
+    /// Takes in the answer; `None` where the server refuses or does not know the question.
+    pub(super) fn take(self, report: &mut Report, native: &mut Native, answer: Option<Value>) {
+        match self {
+            Self::Marker => report.marker = answer.and_then(|value| marker(&value)),
+            Self::Delex if answer.is_some() => native.delete = Some(NativeDelete::Delex),
+            Self::Delifeq if answer.is_some() => {
+                native.delete = native.delete.or(Some(NativeDelete::Delifeq))
+            }
+            Self::SetIfeq => native.set_ifeq = answer.is_some(),
+            Self::Client => report.client = answer.and_then(|value| from_redis_value(value).ok()),
+            Self::Time => report.time = answer.and_then(time),
+            Self::Info | Self::Replication => {
+                if let Some(text) = answer.and_then(|value| from_redis_value::<String>(value).ok()) {
+                    report.info(&text);
+                }
+            }
+            Self::Role => {
+                if let Some(Value::Array(words)) = answer
+                    && let Some(Value::BulkString(word)) = words.first()
+                {
+                    report.role(&String::from_utf8_lossy(word));
+                }
+            }
+            Self::Setting(name) => {
+                let pair = answer.and_then(|value| from_redis_value::<Vec<String>>(value).ok());
+                if let Some([_, value]) = pair.as_deref() {
+                    report.setting(name, value);
+                }
+            }
+            Self::Delex | Self::Delifeq => {}
+        }
+    }
+}
+
+/// Writes `marker` unless a better one stands.
+pub(super) fn mark(namespace: &[u8], marker: &Marker) -> Cmd {
+    let mut cmd = redis::cmd("EVAL");
+    cmd.arg(include_str!("lua/mark.lua")).arg(1).arg([namespace, MARKER].concat());
+    cmd.arg(&marker.run_id).arg(marker.since).arg(marker.to_string());
+    cmd
+}
+
+/// The marker in an answer: `None` if it makes no sense at all, `Some(None)` if there is none.
+pub(super) fn marker(answer: &Value) -> Option<Option<Marker>> {
+    match answer {
+        Value::Nil => Some(None),
+        Value::BulkString(text) => Some(Marker::parse(&String::from_utf8_lossy(text))),
+        Value::SimpleString(text) => Some(Marker::parse(text)),
+        _ => None,
+    }
+}
+
+/// TIME in microseconds.
+pub(super) fn time(answer: Value) -> Option<u64> {
+    let (seconds, micros): (u64, u64) = from_redis_value(answer).ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
+}

@@ -1,0 +1,82 @@
+//! The marker that each node keeps of itself: since when it remembers what it granted. Pure.
+
+use std::fmt;
+
+/// Where the marker stands, behind the namespace.
+pub(super) const MARKER: &[u8] = b"leasehold:node";
+
+const VERSION: &str = "1";
+
+/// What stands at the marker's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marker {
+    /// The run of the server that wrote it.
+    pub(crate) run_id: String,
+    /// The node's TIME, in microseconds, since when it remembers; 0 is for ever.
+    pub(crate) since: u64,
+    /// Whether every write was on disk before it was answered.
+    pub(crate) synced: bool,
+    /// Of the set of nodes and `max_ttl` of the client that wrote it.
+    pub(crate) fingerprint: String,
+}
+
+impl Marker {
+    /// Reads a marker; anything else at the key is no marker.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [VERSION, run_id, since, synced, fingerprint] = words[..] else { return None };
+        Some(Self {
+            run_id: run_id.to_owned(),
+            since: since.parse().ok()?,
+            synced: synced == "synced",
+            fingerprint: fingerprint.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let synced = if self.synced { "synced" } else { "unsynced" };
+        write!(f, "{VERSION} {} {} {synced} {}", self.run_id, self.since, self.fingerprint)
+    }
+}
+
+/// Tells clients that were given other nodes, or another `max_ttl`: FNV-1a over the sorted addresses.
+pub(crate) fn fingerprint<'a>(addresses: impl IntoIterator<Item = &'a str>, max_ttl_millis: u128) -> String {
+    let mut addresses: Vec<&str> = addresses.into_iter().collect();
+    addresses.sort_unstable();
+    let text = format!("{} {max_ttl_millis}", addresses.join(" "));
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_marker_reads_back_as_it_was_written() {
+        for (since, synced) in [(0, true), (1_796_065_102_989_667, false)] {
+            let marker = Marker { run_id: "abc".into(), since, synced, fingerprint: "f".into() };
+            assert_eq!(Marker::parse(&marker.to_string()), Some(marker));
+        }
+    }
+
+    #[test]
+    fn what_is_no_marker_is_not_read_as_one() {
+        for text in
+            ["", "1", "2 run 0 synced f", "1 run x synced f", "1 run 0 synced f g", "1 run -1 synced f"]
+        {
+            assert_eq!(Marker::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_the_set_and_not_of_its_order() {
+        let of = |nodes: &[&str], ttl| fingerprint(nodes.iter().copied(), ttl);
+        assert_eq!(of(&["a:1", "b:2"], 60), of(&["b:2", "a:1"], 60));
+        assert_ne!(of(&["a:1", "b:2"], 60), of(&["a:1", "b:2"], 61));
+        assert_ne!(of(&["a:1", "b:2"], 60), of(&["a:1"], 60));
+    }
+}
