@@ -1,0 +1,89 @@
+//! The options that say which nodes, shared by all commands.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::{NodeState, NodeStatus, Redlock};
+
+use super::duration;
+use super::exit::Failure;
+
+/// Which nodes, and how to speak to them.
+#[derive(Clone, Args)]
+pub(crate) struct NodeArgs {
+    /// The nodes' addresses, separated by commas: redis://[user:password@]host[:port][/db]
+    ///
+    /// Each must be an independent master, and every client of a key must be given the same ones. The
+    /// arguments of a command can be read by everybody on the machine: where an address holds a password,
+    /// use the environment variable.
+    #[arg(long, value_name = "URL,URL,…", env = "LEASEHOLD_NODES", hide_env_values = true)]
+    nodes: Option<String>,
+
+    /// Put before the key on the nodes
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    namespace: OsString,
+
+    /// How long a node may take to answer
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration::parse)]
+    node_timeout: Duration,
+
+    /// The longest TTL that any client of these nodes asks for; the same for all of them
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    max_ttl: Duration,
+}
+
+impl NodeArgs {
+    pub(crate) async fn connect(&self) -> Result<Redlock, Failure> {
+        let nodes = addresses(self.nodes.as_deref().unwrap_or_default());
+        if nodes.is_empty() {
+            let message = "no nodes: name them with --nodes URL,URL,URL or in LEASEHOLD_NODES";
+            return Err(Failure::usage(message));
+        }
+        let builder = Redlock::builder()
+            .nodes(nodes)
+            .namespace(self.namespace.clone().into_vec())
+            .node_timeout(self.node_timeout)
+            .max_ttl(self.max_ttl);
+        Ok(builder.connect().await?)
+    }
+}
+
+impl std::fmt::Debug for NodeArgs {
+    /// Shows no address as it was given: it may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeArgs").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+fn addresses(list: &str) -> Vec<&str> {
+    list.split(|c: char| c == ',' || c.is_whitespace()).filter(|address| !address.is_empty()).collect()
+}
+
+/// The nodes that do not answer now, and why; empty if all do.
+pub(crate) fn failing(nodes: &[NodeStatus]) -> String {
+    let failing = nodes.iter().filter_map(|node| {
+        let last = node.last_error.as_ref().map(|error| error.reason());
+        let reason = match node.state {
+            NodeState::Up => return None,
+            NodeState::Slow => "no answer in time",
+            NodeState::Connecting => "still connecting",
+            _ => last.unwrap_or("not connected"),
+        };
+        Some(format!("{}: {reason}", node.address))
+    });
+    failing.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_separated_by_commas_or_blanks() {
+        let list = " redis://a, redis://b:1,\nredis://c/2,";
+        assert_eq!(addresses(list), ["redis://a", "redis://b:1", "redis://c/2"]);
+        assert!(addresses(" ,\n").is_empty());
+    }
+}
