@@ -1,0 +1,109 @@
+use leasehold::Redlock;
+use rustix::process::Signal;
+
+use super::support::{Log, Running, end_of, five, is_alive, leasehold, run, state, until};
+
+const FORWARDED: [(Signal, &str); 6] = [
+    (Signal::HUP, "HUP"),
+    (Signal::INT, "INT"),
+    (Signal::QUIT, "QUIT"),
+    (Signal::TERM, "TERM"),
+    (Signal::USR1, "USR1"),
+    (Signal::USR2, "USR2"),
+];
+
+#[tokio::test]
+async fn signals_are_passed_on_to_the_whole_group() {
+    let masters = five().await;
+    for (signal, name) in FORWARDED {
+        // Both say what they heard; the second is a child of the first, which hears once that has ended.
+        let heard = |who: &str| format!("trap 'echo {who} {name}; exit 7' {name}; echo ready");
+        let work = "while :; do sleep 0.05; done";
+        let script = format!("{}; sh -c \"{}; {work}\"; {work}", heard("child"), heard("grandchild"));
+        let mut running = Running::start(run(&masters, &[], "job", &script));
+        for _ in 0..2 {
+            assert_eq!(running.line().await, "ready");
+        }
+        running.signal(signal);
+        let ended = running.end().await;
+        assert_eq!(ended.code, Some(7), "{name}: {ended:?}");
+        let mut heard: Vec<&str> = ended.stdout.lines().collect();
+        heard.sort_unstable();
+        assert_eq!(heard, [format!("child {name}"), format!("grandchild {name}")]);
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_dies_of_a_signal_passed_on_is_128_and_its_number() {
+    let masters = five().await;
+    for (signal, _) in FORWARDED {
+        let mut running = Running::start(run(&masters, &[], "job", "echo $$; exec sleep 60"));
+        let pid = running.pid_line().await;
+        running.signal(signal);
+        let ended = running.end().await;
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(128 + signal.as_raw()), ""), "{ended:?}");
+        assert!(!is_alive(pid));
+    }
+    assert_eq!(end_of(run(&masters, &["--wait", "0"], "job", "")).await.code, Some(0), "released");
+}
+
+#[tokio::test]
+async fn a_signal_while_waiting_ends_the_wait_and_nothing_is_left() {
+    let masters = five().await;
+    let redlock = Redlock::connect(masters.urls()).await.unwrap();
+    let lease = redlock.lease("job").acquire().await.unwrap();
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
+        let waiting = Running::start(run(&masters, &["--wait", "forever"], "job", "echo runs"));
+        waiting.listens().await;
+        // Not meant for one that waits.
+        waiting.signal(Signal::USR1);
+        waiting.signal(signal);
+        let ended = waiting.end().await;
+        assert_eq!(ended.code, Some(128 + signal.as_raw()), "{ended:?}");
+        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
+    }
+    lease.release().await.unwrap();
+    let next = redlock.lease("job").try_acquire().await.unwrap().expect("nobody has it");
+    next.release().await.unwrap();
+}
+
+/// The signal is there before the lease can be won, and no sooner than the key is free: whatever the
+/// waiting one was about when it was stopped, it must not start the command.
+#[tokio::test]
+async fn a_signal_that_comes_just_as_the_lease_is_won_starts_nothing() {
+    let masters = five().await;
+    let redlock = Redlock::connect(masters.urls()).await.unwrap();
+    let log = Log::new();
+    for round in 0..20 {
+        let lease = redlock.lease("job").acquire().await.unwrap();
+        let script = format!("echo started >>{}", log.path().display());
+        let waiting = Running::start(run(&masters, &["--wait", "forever"], "job", &script));
+        waiting.listens().await;
+        // Somewhere in its rounds.
+        tokio::time::sleep(std::time::Duration::from_millis(round * 3)).await;
+        waiting.signal(Signal::STOP);
+        until(|| state(waiting.pid()) == Some('T')).await;
+        lease.release().await.unwrap();
+        waiting.signal(Signal::TERM);
+        waiting.signal(Signal::CONT);
+        let ended = waiting.end().await;
+        assert_eq!(ended.code, Some(143), "{ended:?}");
+        assert_eq!(log.text(), "");
+        let next = redlock.lease("job").try_acquire().await.unwrap().expect("nobody has it");
+        next.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_signal_that_is_ignored_stays_ignored_as_under_nohup() {
+    let masters = five().await;
+    let mut command = tokio::process::Command::new("sh");
+    let program = leasehold().as_std().get_program().to_owned();
+    command
+        .args(["-c", "trap '' HUP; exec \"$0\" run job -- sh -c 'kill -HUP $PPID; kill -HUP $$; echo alive'"])
+        .arg(program)
+        .env("LEASEHOLD_NODES", masters.urls().join(","))
+        .kill_on_drop(true);
+    let ended = end_of(command).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "alive\n"), "{ended:?}");
+}
