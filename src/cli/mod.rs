@@ -7,6 +7,7 @@
 //! - `demo.rs`: `leasehold demo`
 //! - `nodes.rs`, `duration.rs`, `exit.rs`: options that all commands share, exit codes
 
+mod demo;
 mod duration;
 mod exit;
 mod group;
@@ -41,6 +42,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Action {
     Run(run::RunArgs),
+    Demo(demo::DemoArgs),
+    #[command(hide = true)]
+    DemoWorker(demo::WorkerArgs),
 }
 
 /// Reads the arguments and does what they say.
@@ -51,6 +55,8 @@ pub(crate) fn main() -> Code {
     };
     match cli.action {
         Action::Run(args) => run::main(args),
+        Action::Demo(args) => demo::main(&args),
+        Action::DemoWorker(args) => demo::worker_main(&args),
     }
 }
 

@@ -113,10 +113,10 @@ impl<'a> Supervisor<'a> {
             if self.group.exit().is_some() {
                 return None;
             }
-            if let Some(signal) = self.group.take_stop() {
-                if self.terminal.stopped(signal, &self.group) == Stop::Suspended {
-                    self.resume();
-                }
+            if let Some(signal) = self.group.take_stop()
+                && self.terminal.stopped(signal, &self.group) == Stop::Suspended
+            {
+                self.resume();
             }
             tokio::select! {
                 biased;

@@ -113,6 +113,15 @@ impl Running {
         Ended { code, stdout, stderr }
     }
 
+    /// Goes away from its standard output, then waits for its end.
+    pub(super) async fn end_unread(mut self) -> Ended {
+        let (mut child, mut stderr) = (self.child, String::new());
+        drop(self.stdout);
+        let status = timeout(PATIENCE, child.wait()).await.expect("it ends").expect("it can be waited for");
+        self.stderr.read_to_string(&mut stderr).await.expect("it can be read");
+        Ended { code: status.code(), stdout: String::new(), stderr }
+    }
+
     /// Waits for its end only: what it started may hold its pipes.
     pub(super) async fn exit(&mut self) -> Option<i32> {
         timeout(PATIENCE, self.child.wait()).await.expect("it ends").expect("it can be waited for").code()
