@@ -98,6 +98,18 @@ fn ignored_in(status: &str) -> u64 {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn an_ending_signal_is_known_before_the_runtime_tells_of_it() {
+        let mut signals = Signals::listen().unwrap();
+        assert_eq!(signals.arrived(), None);
+        // To this thread: its handler has run when this returns, and nothing was awaited.
+        signal_hook::low_level::raise(Signal::USR2.as_raw()).unwrap();
+        assert_eq!(signals.arrived(), None, "does not end a wait");
+        signal_hook::low_level::raise(Signal::HUP.as_raw()).unwrap();
+        assert_eq!(signals.arrived(), Some(Signal::HUP));
+        assert_eq!(signals.ending().await, Signal::HUP);
+    }
+
     #[test]
     fn ignored_signals_are_read() {
         let status = "Name:\tx\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";

@@ -1,7 +1,10 @@
+use std::time::Duration;
+
 use leasehold::Redlock;
+use leasehold::testing::{Direction, FaultProxy};
 use rustix::process::Signal;
 
-use super::support::{Log, Running, end_of, five, is_alive, leasehold, run, state, until};
+use super::support::{Log, Running, end_of, five, is_alive, leasehold, run, run_on, state, until};
 
 const FORWARDED: [(Signal, &str); 6] = [
     (Signal::HUP, "HUP"),
@@ -67,31 +70,68 @@ async fn a_signal_while_waiting_ends_the_wait_and_nothing_is_left() {
     next.release().await.unwrap();
 }
 
-/// The signal is there before the lease can be won, and no sooner than the key is free: whatever the
-/// waiting one was about when it was stopped, it must not start the command.
+/// The signal is there before the votes are: it finds a process that was stopped while all masters had
+/// granted, and whose answers were still under way.
 #[tokio::test]
 async fn a_signal_that_comes_just_as_the_lease_is_won_starts_nothing() {
     let masters = five().await;
+    let mut proxies = Vec::new();
+    for index in 0..5 {
+        proxies.push(FaultProxy::start(masters.addr(index)).await.unwrap());
+    }
+    let urls: Vec<String> = proxies.iter().map(FaultProxy::url).collect();
     let redlock = Redlock::connect(masters.urls()).await.unwrap();
     let log = Log::new();
-    for round in 0..20 {
+    let script = format!("echo started >>{}", log.path().display());
+    let options = ["--wait", "forever", "--ttl", "60s", "--node-timeout", "12s"];
+    // The last round shows that it would have been won.
+    for told in [true, true, true, true, false] {
         let lease = redlock.lease("job").acquire().await.unwrap();
-        let script = format!("echo started >>{}", log.path().display());
-        let waiting = Running::start(run(&masters, &["--wait", "forever"], "job", &script));
-        waiting.listens().await;
-        // Somewhere in its rounds.
-        tokio::time::sleep(std::time::Duration::from_millis(round * 3)).await;
-        waiting.signal(Signal::STOP);
-        until(|| state(waiting.pid()) == Some('T')).await;
+        let asked: Vec<u64> = masters.urls().iter().map(|url| asked_at(url)).collect();
+        let waiting = Running::start(run_on(&urls, &options, "job", &script));
+        for (url, before) in masters.urls().into_iter().zip(asked) {
+            until(|| asked_at(&url) > before).await;
+        }
+        stop(&waiting).await;
+        // What it had asked by now is answered by now, and refused.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        proxies.iter().for_each(|proxy| proxy.hold(Direction::ToClient));
         lease.release().await.unwrap();
-        waiting.signal(Signal::TERM);
+        waiting.signal(Signal::CONT);
+        until(|| masters.urls().iter().all(|url| value_at(url, "job").is_some())).await;
+        stop(&waiting).await;
+        proxies.iter().for_each(FaultProxy::heal);
+        if told {
+            waiting.signal(Signal::TERM);
+        }
         waiting.signal(Signal::CONT);
         let ended = waiting.end().await;
-        assert_eq!(ended.code, Some(143), "{ended:?}");
-        assert_eq!(log.text(), "");
+        let (code, done) = if told { (143, "") } else { (0, "started\n") };
+        assert_eq!((ended.code, log.text().as_str()), (Some(code), done), "{ended:?}");
         let next = redlock.lease("job").try_acquire().await.unwrap().expect("nobody has it");
         next.release().await.unwrap();
     }
+}
+
+async fn stop(running: &Running) {
+    running.signal(Signal::STOP);
+    until(|| state(running.pid()) == Some('T')).await;
+}
+
+fn query<T: redis::FromRedisValue>(url: &str, command: &[&str]) -> T {
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    redis::cmd(command[0]).arg(&command[1..]).query(&mut connection).unwrap()
+}
+
+fn value_at(url: &str, key: &str) -> Option<String> {
+    query(url, &["GET", key])
+}
+
+/// How many SETs a master was asked.
+fn asked_at(url: &str) -> u64 {
+    let stats: String = query(url, &["INFO", "commandstats"]);
+    let sets = stats.lines().find_map(|line| line.strip_prefix("cmdstat_set:calls="));
+    sets.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
 #[tokio::test]
