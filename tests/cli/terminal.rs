@@ -180,7 +180,7 @@ async fn a_command_whose_lease_ended_while_it_was_stopped_never_goes_on() {
     // It does not mind Ctrl-Z.
     let stubborn = (
         "stubborn",
-        "trap '' TSTP TERM; echo $$ >$job/pid; echo ready; while :; do echo >>$job/log; sleep 0.02; done",
+        "trap '' TSTP TERM; echo >>$job/log; echo ready; while :; do echo >>$job/log; sleep 0.02; done",
     );
     let shell = ["bash", "--norc", "--noediting", "-i"];
     let mut session = Session::start(&masters, &shell, &[stubborn]);
