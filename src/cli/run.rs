@@ -72,7 +72,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     ttl: Duration,
 
-    /// How long to wait for the lease: 0 tries once, `forever` never gives up
+    /// How long to wait while others hold the lease: 0 tries once, `forever` never gives up
+    ///
+    /// Where too few nodes answer, nobody can tell who holds it: that is waited for a second only.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse_wait)]
     wait: Duration,
 
