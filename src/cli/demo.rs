@@ -132,7 +132,8 @@ impl Stage {
         let ports: Vec<String> = (0..masters.len()).map(|index| masters.port(index).to_string()).collect();
         let mut stage = Self {
             begun,
-            crew: Crew::start(&WORKERS, &masters.urls())?,
+            // The reports go with the data of the masters, however the demo ends.
+            crew: Crew::start(&WORKERS, &masters.urls(), masters.dir(0))?,
             masters,
             ledger: Ledger::default(),
             killed: None,

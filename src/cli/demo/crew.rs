@@ -1,10 +1,10 @@
 //! The workers of the demo as seen from outside: processes that are told of nights and say what they do.
 
 use std::fmt;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
@@ -90,21 +90,19 @@ struct Member {
 pub(super) struct Crew {
     members: Vec<Member>,
     events: mpsc::UnboundedReceiver<Event>,
-    /// Where the reports are.
-    _folder: TempDir,
 }
 
 impl Crew {
-    pub(super) fn start(names: &[&str], nodes: &[String]) -> Result<Self, Failure> {
+    /// Starts workers that write their reports into `folder`.
+    pub(super) fn start(names: &[&str], nodes: &[String], folder: &Path) -> Result<Self, Failure> {
         let failed = |error| Failure::system("start a worker", error);
-        let folder = tempfile::tempdir().map_err(|error| Failure::system("make a folder", error))?;
         let program = std::env::current_exe().map_err(failed)?;
         let (sender, events) = mpsc::unbounded_channel();
         let mut members = Vec::new();
         for name in names {
             let mut process = Command::new(&program)
                 .arg("demo-worker")
-                .arg(folder.path())
+                .arg(folder)
                 .args(nodes)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -116,7 +114,7 @@ impl Crew {
             tokio::spawn(listen((*name).to_owned(), output, sender.clone()));
             members.push(Member { name: (*name).to_owned(), process, orders, busy: true });
         }
-        Ok(Self { members, events, _folder: folder })
+        Ok(Self { members, events })
     }
 
     /// Waits until all workers are connected.
