@@ -45,6 +45,8 @@ pub(crate) struct Heartbeat {
     hold: Arc<Hold>,
     answers: Fanout,
     sent: Vec<Option<Sent>>,
+    /// When each node was last asked for its TTL.
+    asked: Vec<Timestamp>,
     /// When each node's last yes was sent, and to which TTL.
     yes: Vec<Option<(Timestamp, Ttl)>>,
     /// What each node said last, if it failed.
@@ -60,6 +62,7 @@ impl Heartbeat {
         Self {
             answers: Fanout::empty(nodes),
             sent: vec![None; nodes],
+            asked: vec![hold.since; nodes],
             yes: vec![None; nodes],
             failed: vec![None; nodes],
             beat: None,
@@ -163,7 +166,8 @@ impl Heartbeat {
     }
 
     fn extend(&mut self, node: usize, ttl: Ttl, grown: Timestamp, now: Timestamp) {
-        let command = Command::Extend { target: self.hold.target.clone(), ttl, grown };
+        let since = std::mem::replace(&mut self.asked[node], now);
+        let command = Command::Extend { target: self.hold.target.clone(), ttl, grown, since };
         self.answers.put(node, self.hold.fleet.nodes[node].vote(&command));
         self.sent[node] = Some(Sent::Extend { at: now, ttl });
     }
@@ -292,6 +296,7 @@ impl Heartbeat {
             state.seats.set_sent(node);
             (before, state.ttl)
         };
+        self.asked[node] = hold.fleet.clock.now();
         let command = Command::Heal { target: hold.target.clone(), ttl };
         self.answers.put(node, hold.fleet.nodes[node].vote(&command));
         self.sent[node] = Some(Sent::Heal { before });

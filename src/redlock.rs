@@ -9,7 +9,7 @@ use crate::error::{ConnectError, LossReason, WithLeaseError};
 use crate::fleet::Fleet;
 use crate::key::Key;
 use crate::lease::Lease;
-use crate::node::{Node, NodeStatus};
+use crate::node::{Node, NodeError, NodeStatus};
 use crate::request::LeaseRequest;
 
 /// A client of a set of independent masters. Cheap to clone; all clones share their connections.
@@ -91,6 +91,32 @@ impl Redlock {
     /// How each node is doing, in the order of the builder.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         self.fleet.nodes.iter().map(Node::status).collect()
+    }
+
+    /// Declares the fleet new: every node that is connected is taken to remember all that it ever granted,
+    /// and votes at once. For a new fleet of which a node is missing, whose others would else wait for
+    /// `max_ttl`; also writes this client's set of nodes into the markers.
+    ///
+    /// **Only where no lease can be held.** A lease that a node has forgotten can then be given twice.
+    ///
+    /// Returns an outcome for each node, in the order of the builder.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the markers are on their way; dropping the future only ends the wait.
+    pub async fn adopt(&self) -> Vec<Result<(), NodeError>> {
+        futures::future::join_all(self.fleet.nodes.iter().map(Node::adopt)).await
+    }
+
+    /// Measures `count` round trips to each node, one after the other, to all nodes at once. Ends early for
+    /// a node that fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn round_trips(&self, count: usize) -> Vec<Result<Vec<Duration>, NodeError>> {
+        let timeout = self.fleet.node_timeout;
+        futures::future::join_all(self.fleet.nodes.iter().map(|node| node.round_trips(count, timeout))).await
     }
 
     /// Releases what is held (its holders are told that it is lost) and waits until nodes have confirmed

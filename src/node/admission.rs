@@ -46,6 +46,14 @@ pub enum NodeWarning {
         "another client uses other nodes or another max_ttl (or spells the addresses otherwise): such clients do not exclude each other"
     )]
     OtherFleet,
+    /// Its clock was stepped forward under a lease: keys ran out early, and its answer did not count.
+    #[error(
+        "its clock was stepped forward by {gained:?}: let a daemon slew it, by less than 0.5 % (chrony: `maxslewrate 5000`)"
+    )]
+    ClockStepped {
+        /// By how much, at the least.
+        gained: Duration,
+    },
 }
 
 /// What is known of a node besides its own report.

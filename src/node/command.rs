@@ -209,7 +209,12 @@ mod tests {
         let one = target(&["k"]);
         let token = one.token.as_str();
         let native = Native { set_ifeq: true, delete: Some(NativeDelete::Delifeq) };
-        let extend = Command::Extend { target: one.clone(), ttl: ttl(), grown: Clock::System.now() };
+        let extend = Command::Extend {
+            target: one.clone(),
+            ttl: ttl(),
+            grown: Clock::System.now(),
+            since: Clock::System.now(),
+        };
         let delete = Command::Delete { target: one.clone() };
         let known = Known::default();
         let sent = words(&encode(&extend, Form::Best, native, &known));
@@ -224,7 +229,12 @@ mod tests {
     #[test]
     fn the_first_use_of_a_script_on_a_connection_is_by_its_text() {
         let (known, native) = (Known::default(), Native { set_ifeq: true, delete: None });
-        let extend = Command::Extend { target: target(&["k"]), ttl: ttl(), grown: Clock::System.now() };
+        let extend = Command::Extend {
+            target: target(&["k"]),
+            ttl: ttl(),
+            grown: Clock::System.now(),
+            since: Clock::System.now(),
+        };
         let delete = Command::Delete { target: target(&["k"]) };
         let word = |command, form| words(&encode(command, form, native, &known))[0].clone();
         assert_eq!(word(&delete, Form::Best), "EVAL");
@@ -238,7 +248,12 @@ mod tests {
     #[test]
     fn a_missing_script_is_sent_by_its_text_and_a_full_node_renews_by_script() {
         let delete = Command::Delete { target: target(&["k"]) };
-        let extend = Command::Extend { target: target(&["k"]), ttl: ttl(), grown: Clock::System.now() };
+        let extend = Command::Extend {
+            target: target(&["k"]),
+            ttl: ttl(),
+            grown: Clock::System.now(),
+            since: Clock::System.now(),
+        };
         let no_script = NodeErrorKind::NoScript;
         assert_eq!(next_form(&delete, Form::Best, no_script), Some(Form::ScriptText));
         assert_eq!(next_form(&delete, Form::ScriptText, no_script), None);

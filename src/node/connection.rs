@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::address::{Address, Place};
 use super::command::{self, Known, Native};
 use super::interview::{self, Question};
-use super::{Answer, Command, Connection, Connector, Form, Marker, NodeError, NodeErrorKind, Report};
+use super::{Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report};
 
 /// So many commands fit into the queue before a submission would have to wait for room.
 const QUEUE: usize = 1 << 20;
@@ -175,21 +175,27 @@ fn cannot_serve(name: &Arc<str>, refused: &[RedisError]) -> Result<(), NodeError
 }
 
 impl Connection for RedisConnection {
-    fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Answer> {
+    fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Heard> {
+        let time = matches!(command, Command::Extend { .. }).then(|| self.send(redis::cmd("TIME")));
         let mut redis = self.redis.clone();
         let cmd = command::encode(command, form, self.native, &self.known);
         let (name, command) = (self.name.clone(), command.clone());
         let ask = async move {
             let answer = redis.send_packed_command(&cmd).await;
-            command::decode(&name, &command, answer).map_err(|error| match error.kind() {
+            let answer = command::decode(&name, &command, answer).map_err(|error| match error.kind() {
                 NodeErrorKind::ConnectionLost => error.after_sending(),
                 _ => error,
-            })
+            });
+            let time = match time {
+                Some(time) => time.await.ok().and_then(interview::time),
+                None => None,
+            };
+            Heard { answer, time }
         };
         // As in `send`, which would cost a second box.
         let mut ask = tokio::task::unconstrained(ask).boxed();
         match ask.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => ready(answer.map_err(NodeError::unsent)).boxed(),
+            Poll::Ready(heard) => ready(heard.answer.map_err(NodeError::unsent).into()).boxed(),
             Poll::Pending => ask,
         }
     }

@@ -139,6 +139,9 @@ pub(super) async fn look_again(
             link.standing.renews = link.standing.renews.min(standing.renews);
         }
     }
+    if let Some(time) = report.time {
+        state.clock.note(asked, now, time, shared.timing.max_ttl);
+    }
     state.round_trip = Some(now.since(asked));
     state.report = report;
     Ok(())

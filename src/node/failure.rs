@@ -36,6 +36,8 @@ pub enum NodeErrorKind {
     Young,
     /// It may not vote at all, see [`Refusal`](crate::Refusal).
     Refused,
+    /// Not counted: its clock was stepped forward since it was last asked.
+    ClockStepped,
     /// Not counted: something older may still be under way on a broken connection.
     Unsettled,
     /// User name or password missing or wrong (`NOAUTH`, `WRONGPASS`).

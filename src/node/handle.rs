@@ -7,13 +7,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::reply::Pending;
-use super::state::{Phase, Queued, State};
+use super::state::{Phase, Queued, Standing, State};
 use super::status::NodeStatus;
 use super::supervisor::Supervisor;
 use super::{
-    Answer, Command, Connector, Form, NodeError, NodeErrorKind, Refusal, Reply, Report, Roster, Target,
+    Answer, Command, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, NodeWarning, Refusal, Reply,
+    Report, Roster, Target, Vote,
 };
 use crate::clock::{Clock, Timestamp};
+use crate::validity::drift;
 
 /// How many older answers are looked for when one more is left to itself.
 const REAPED: usize = 2;
@@ -93,12 +95,16 @@ impl Shared {
         self.error(NodeErrorKind::TimedOut, "no answer in time")
     }
 
-    /// Takes in the answer to `pending`.
-    pub(super) fn answered(&self, pending: &Pending, answer: &Answer) {
+    /// Takes in the answer to `pending`, and says what counts of it.
+    pub(super) fn answered(&self, pending: &Pending, heard: Heard) -> Answer {
         let now = self.clock.now();
+        let Heard { answer, time } = heard;
         let mut state = self.lock();
+        if let Some(time) = time {
+            state.clock.note(pending.sent, now, time, self.timing.max_ttl);
+        }
         if let Some(link) = state.link(pending.epoch) {
-            match answer {
+            match &answer {
                 // No answer: the command may still be under way.
                 Err(error) if error.kind() == NodeErrorKind::ConnectionLost => {
                     state.go_down(error.clone(), now);
@@ -113,10 +119,28 @@ impl Shared {
             }
         }
         if let Some(number) = pending.debt
-            && state.debts.answered(number, answer, now)
+            && state.debts.answered(number, &answer, now)
         {
             self.wake.notify_one();
         }
+        match (&pending.command, &answer) {
+            (Command::Extend { ttl, since, .. }, Ok(Vote::Yes)) => {
+                match state.clock.stepped(*since, drift(ttl.duration())) {
+                    Some(gained) => Err(self.stepped(&mut state, gained)),
+                    None => answer,
+                }
+            }
+            _ => answer,
+        }
+    }
+
+    /// The node's clock was stepped: its keys run out earlier than was asked.
+    fn stepped(&self, state: &mut State, gained: Duration) -> NodeError {
+        let warning = NodeWarning::ClockStepped { gained };
+        let error = self.error(NodeErrorKind::ClockStepped, warning.to_string());
+        state.warnings.retain(|warning| !matches!(warning, NodeWarning::ClockStepped { .. }));
+        state.warnings.push(warning);
+        error
     }
 
     /// Sends `pending` again in the form that its `error` calls for, if there is one.
@@ -271,6 +295,43 @@ impl Node {
             tokio::time::sleep(Duration::from_millis(5)).await;
             self.shared.wake.notify_one();
         }
+    }
+
+    /// Marks the node as one that remembers for ever.
+    pub(crate) async fn adopt(&self) -> Result<(), NodeError> {
+        let shared = &self.shared;
+        let (connection, epoch, run_id, synced) = {
+            let state = shared.lock();
+            let Phase::Linked(link) = &state.phase else { return Err(state.down_error(&shared.address)) };
+            (link.connection.clone(), link.epoch, state.report.run_id.clone(), state.report.synced())
+        };
+        let unknown = || shared.error(NodeErrorKind::Server, "it does not tell its run_id (INFO)");
+        let run_id = run_id.ok_or_else(unknown)?;
+        let marker = Marker { run_id, since: 0, synced, fingerprint: shared.roster.fingerprint.clone() };
+        let marking = tokio::time::timeout(shared.timing.silence(), connection.mark(&marker));
+        marking.await.unwrap_or_else(|_| Err(shared.overdue()))?;
+        let now = shared.clock.now();
+        let mut state = shared.lock();
+        state.warnings.retain(|warning| *warning != NodeWarning::OtherFleet);
+        if let Some(link) = state.link(epoch) {
+            link.standing = Standing { votes: now, renews: now };
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn round_trips(
+        &self,
+        count: usize,
+        timeout: Duration,
+    ) -> Result<Vec<Duration>, NodeError> {
+        let mut times = Vec::with_capacity(count.min(10_000));
+        for _ in 0..count {
+            let begun = std::time::Instant::now();
+            let ping = tokio::time::timeout(timeout, self.vote(&Command::Ping));
+            ping.await.unwrap_or_else(|_| Err(self.shared.overdue()))?;
+            times.push(begun.elapsed());
+        }
+        Ok(times)
     }
 
     pub(crate) fn status(&self) -> NodeStatus {

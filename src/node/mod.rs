@@ -11,11 +11,13 @@
 //! - `debts.rs`: deletions that are not confirmed yet
 //! - `supervisor.rs`: the task that connects, watches and pays
 //! - `entry.rs`: what a new connection goes through before it may vote; `report.rs`, `marker.rs`,
-//!   `admission.rs`: who the node is, and since when it remembers (pure); `roster.rs`: all nodes together
+//!   `admission.rs`: who the node is, and since when it remembers (pure); `clock_watch.rs`: whether its
+//!   clock was stepped (pure); `roster.rs`: all nodes together
 //! - `connection.rs`, `interview.rs`, `command.rs`, `address.rs`, `failure.rs`, `tls.rs`: Redis
 
 pub(crate) mod address;
 mod admission;
+mod clock_watch;
 mod command;
 pub(crate) mod connection;
 mod debts;
@@ -83,8 +85,15 @@ pub(crate) enum Command {
     Acquire { target: Arc<Target>, ttl: Ttl },
     /// The same on a node that lost or never had what a quorum holds.
     Heal { target: Arc<Target>, ttl: Ttl },
-    /// Renew the TTL if the keys hold the token. `grown` is when a TTL this long was first asked.
-    Extend { target: Arc<Target>, ttl: Ttl, grown: Timestamp },
+    /// Renew the TTL if the keys hold the token.
+    Extend {
+        target: Arc<Target>,
+        ttl: Ttl,
+        /// When a TTL this long was first asked.
+        grown: Timestamp,
+        /// When this node was last asked for it: its clock must not have been stepped since.
+        since: Timestamp,
+    },
     /// Delete the keys that hold the token.
     Delete { target: Arc<Target> },
     /// Say anything.
@@ -115,6 +124,20 @@ pub(crate) enum Vote {
 /// A vote, or why there is none.
 pub(crate) type Answer = Result<Vote, NodeError>;
 
+/// An answer, and the node's TIME just before it where that was asked along.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    pub(crate) answer: Answer,
+    /// In microseconds.
+    pub(crate) time: Option<u64>,
+}
+
+impl From<Answer> for Heard {
+    fn from(answer: Answer) -> Self {
+        Self { answer, time: None }
+    }
+}
+
 /// How a command is put to a server that may lack what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -134,8 +157,9 @@ pub(crate) trait Connector: Send + Sync + 'static {
 /// One connection to one node: answers come in the order of submission.
 pub(crate) trait Connection: Send + Sync + 'static {
     /// Sends `command` before it returns, behind all that was submitted before; dropping the future
-    /// does not take the command back. After [`close`](Self::close) it resolves to an error.
-    fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Answer>;
+    /// does not take the command back. After [`close`](Self::close) it resolves to an error. A renewal asks
+    /// for the node's TIME along.
+    fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Heard>;
 
     /// The form to put `command` in after `form` failed with `error`, if there is one.
     fn next_form(&self, command: &Command, form: Form, error: &NodeError) -> Option<Form>;

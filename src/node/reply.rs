@@ -10,13 +10,15 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::handle::Shared;
-use super::{Answer, Command, Form, NodeError, NodeErrorKind};
+use super::{Answer, Command, Form, Heard, NodeError, NodeErrorKind};
+use crate::clock::Timestamp;
 
 /// A command that was sent and has no answer yet.
 pub(super) struct Pending {
-    pub(super) answer: BoxFuture<'static, Answer>,
+    pub(super) answer: BoxFuture<'static, Heard>,
     pub(super) command: Command,
     pub(super) form: Form,
+    pub(super) sent: Timestamp,
     /// Of the connection that it was sent on.
     pub(super) epoch: u64,
     /// The number of the deletion that it pays.
@@ -28,16 +30,12 @@ impl Pending {
     /// and tells the node of the outcome.
     pub(super) fn poll(&mut self, shared: &Shared, cx: &mut Context<'_>) -> Poll<Answer> {
         loop {
-            let answer = ready!(self.answer.as_mut().poll(cx));
-            let Err(error) = &answer else {
-                shared.answered(self, &answer);
-                return Poll::Ready(answer);
-            };
-            let Some(again) = shared.submit_again(self, error) else {
-                shared.answered(self, &answer);
-                return Poll::Ready(answer);
-            };
-            *self = again;
+            let heard = ready!(self.answer.as_mut().poll(cx));
+            let again = heard.answer.as_ref().err().and_then(|error| shared.submit_again(self, error));
+            match again {
+                Some(again) => *self = again,
+                None => return Poll::Ready(shared.answered(self, heard)),
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::clock_watch::ClockWatch;
 use super::debts::Debts;
 use super::reply::Pending;
 use super::{Command, Connection, Form, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
@@ -82,7 +83,7 @@ impl Link {
         }
         self.outstanding += 1;
         let answer = self.connection.submit(command, form);
-        Pending { answer, command: command.clone(), form, epoch: self.epoch, debt }
+        Pending { answer, command: command.clone(), form, sent: now, epoch: self.epoch, debt }
     }
 
     /// Why the node's answer to `command` would not count yet.
@@ -143,6 +144,7 @@ pub(super) struct State {
     pub(super) report: Report,
     pub(super) native: Vec<&'static str>,
     pub(super) round_trip: Option<Duration>,
+    pub(super) clock: ClockWatch,
     /// When it came up or went down.
     pub(super) since: Timestamp,
     /// The owner is gone: end once nothing is owed.
@@ -163,6 +165,7 @@ impl State {
             report: Report::default(),
             native: Vec::new(),
             round_trip: None,
+            clock: ClockWatch::default(),
             since: now,
             closing: false,
             epochs: 0,

@@ -1,7 +1,7 @@
 //! How a node is doing, for people and monitoring.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::state::{Link, Phase, State};
 use super::{NodeError, NodeWarning, Refusal};
@@ -29,6 +29,8 @@ pub struct NodeStatus {
     pub native_commands: Vec<&'static str>,
     /// The round trip of the last look at the node.
     pub round_trip: Option<Duration>,
+    /// How far its clock is ahead of this machine's, in microseconds, give or take a round trip.
+    pub clock_ahead_micros: Option<i64>,
     /// How many replicas it has: a failover to one would forget leases.
     pub replicas: Option<u64>,
     /// `appendonly`.
@@ -82,6 +84,7 @@ impl NodeStatus {
             server: report.server.clone(),
             native_commands: state.native.clone(),
             round_trip: state.round_trip,
+            clock_ahead_micros: state.clock.newest().and_then(|(time, taken)| ahead(time, now.since(taken))),
             replicas: report.replicas,
             appendonly: report.appendonly,
             appendfsync: report.fsync.clone(),
@@ -89,4 +92,10 @@ impl NodeStatus {
             eviction_policy: report.eviction.clone(),
         }
     }
+}
+
+/// How far a clock that showed `time` so long ago is ahead of this machine's wall clock.
+fn ahead(time: u64, ago: Duration) -> Option<i64> {
+    let then = SystemTime::now().checked_sub(ago)?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(time).ok()?.checked_sub(i64::try_from(then.as_micros()).ok()?)
 }

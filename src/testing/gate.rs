@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::memory::MemoryNode;
-use crate::node::{Answer, Command, Vote};
+use crate::node::{Command, Heard, Vote};
 
 /// How a node in memory treats requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Gate {
 pub(super) struct Request {
     pub(super) command: Command,
     pub(super) at: Instant,
-    pub(super) reply: oneshot::Sender<Answer>,
+    pub(super) reply: oneshot::Sender<Heard>,
 }
 
 /// The server's end of one connection.
@@ -55,7 +55,7 @@ impl Server {
     }
 
     pub(super) async fn run(mut self) {
-        let (answered, mut answers) = mpsc::unbounded_channel::<(Instant, Answer, oneshot::Sender<Answer>)>();
+        let (answered, mut answers) = mpsc::unbounded_channel::<(Instant, Heard, oneshot::Sender<Heard>)>();
         tokio::spawn(async move {
             // Answers leave in order.
             while let Some((at, answer, reply)) = answers.recv().await {
@@ -88,7 +88,8 @@ impl Server {
                     continue;
                 }
                 // Fails only when the runtime ends.
-                let _ = answered.send((at, answer, request.reply));
+                let heard = Heard { answer, time: Some(self.node.time()) };
+                let _ = answered.send((at, heard, request.reply));
             }
             // The client is gone; what it sent was run.
             std::future::pending::<()>().await;

@@ -14,7 +14,7 @@ use super::gate::{Gate, Request, Server};
 use crate::clock::Clock;
 use crate::config::Builder;
 use crate::node::{
-    Answer, Command, Connection, Connector, Form, Marker, NodeError, NodeErrorKind, Report, Role, Vote,
+    Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role, Vote,
 };
 use crate::redlock::Redlock;
 
@@ -44,6 +44,8 @@ struct State {
     links: HashMap<u64, CancellationToken>,
     requests: Vec<String>,
     marker: Option<Marker>,
+    /// By how many microseconds its clock was stepped forward.
+    stepped: u64,
 }
 
 pub(super) struct MemoryNode {
@@ -135,6 +137,15 @@ impl MemoryNodes {
         self.nodes[index].lock().requests.clone()
     }
 
+    /// Steps the clock of node `index` forward: keys run out that much earlier.
+    pub fn step_clock(&self, index: usize, by: Duration) {
+        let mut state = self.nodes[index].lock();
+        state.stepped += u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        for entry in state.entries.values_mut() {
+            entry.expires = entry.expires.checked_sub(by).unwrap_or_else(Instant::now);
+        }
+    }
+
     /// Lets the lease clock jump ahead while timers stand still, as a suspended machine does.
     pub fn suspend(&self, time: Duration) {
         if let Clock::Tokio { ahead, .. } = &self.clock {
@@ -201,11 +212,10 @@ impl MemoryNode {
 
     /// What the node says of itself: a master that syncs every write.
     fn report(&self, run: u64) -> Report {
-        let micros = u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX);
         Report {
             run_id: Some(format!("{}-{run}", self.name)),
             role: Some(Role::Master),
-            time: Some(1_000_000_000 + micros),
+            time: Some(self.time()),
             marker: Some(self.lock().marker.clone()),
             appendonly: Some(true),
             fsync: Some("always".to_owned()),
@@ -224,6 +234,12 @@ impl MemoryNode {
     /// Notes a command that is answered without being run.
     pub(super) fn note(&self, command: &Command) {
         self.lock().note(command);
+    }
+
+    /// The node's TIME in microseconds.
+    pub(super) fn time(&self) -> u64 {
+        let micros = u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX);
+        1_000_000_000 + micros + self.lock().stepped
     }
 
     pub(super) fn failure(&self) -> NodeError {
@@ -287,11 +303,11 @@ struct MemoryConnection {
 }
 
 impl Connection for MemoryConnection {
-    fn submit(&self, command: &Command, _form: Form) -> BoxFuture<'static, Answer> {
+    fn submit(&self, command: &Command, _form: Form) -> BoxFuture<'static, Heard> {
         let (reply, answer) = oneshot::channel();
         let lost = NodeError::new(&self.node.name, NodeErrorKind::ConnectionLost, "the connection broke");
         if self.closed.is_cancelled() || self.dropped.is_cancelled() {
-            return ready(Err(lost)).boxed();
+            return ready(Err(lost).into()).boxed();
         }
         // The server's task ends only when the connection is dropped.
         let _ = self.requests.send(Request { command: command.clone(), at: Instant::now(), reply });
@@ -299,9 +315,9 @@ impl Connection for MemoryConnection {
         async move {
             tokio::select! {
                 biased;
-                Ok(answer) = answer => answer,
-                () = dropped.cancelled() => Err(lost.after_sending()),
-                () = closed.cancelled() => Err(lost.after_sending()),
+                Ok(heard) = answer => heard,
+                () = dropped.cancelled() => Err(lost.after_sending()).into(),
+                () = closed.cancelled() => Err(lost.after_sending()).into(),
             }
         }
         .boxed()

@@ -264,3 +264,20 @@ async fn a_result_is_not_lost_when_the_release_fails() {
     });
     assert_eq!(result.await.unwrap(), 42);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_clock_was_stepped_forward_does_not_count_in_the_next_renewal() {
+    let (nodes, redlock) = nodes(5).await;
+    let lease = redlock.lease("k").without_heartbeat().acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    lease.extend(TTL).await.unwrap();
+    let before = lease.remaining();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    (0..3).for_each(|node| nodes.step_clock(node, Duration::from_secs(1)));
+    let error = lease.extend(TTL).await.unwrap_err();
+    assert!(error.to_string().contains("stepped forward by"), "{error}");
+    assert_eq!(lease.remaining(), before - Duration::from_secs(1));
+    assert!(redlock.nodes()[0].warnings.iter().any(|warning| warning.to_string().contains("stepped")));
+    lease.extend(TTL).await.unwrap();
+    assert_eq!(lease.remaining(), TTL - millis(102), "from then on it counts again");
+}

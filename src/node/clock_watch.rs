@@ -1,0 +1,138 @@
+//! Whether a node's clock was stepped: its TIME against the lease clock. Pure.
+//!
+//! A node whose clock jumps forward lets keys run out early. A jump back only keeps them longer.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+
+/// Samples closer together than this are one.
+const APART: Duration = Duration::from_millis(50);
+
+/// A node's TIME, and between which readings of ours it was taken.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    sent: Timestamp,
+    received: Timestamp,
+    time: u64,
+}
+
+impl Sample {
+    /// By how much the node's clock has gained on ours since `earlier`, at the least.
+    fn gained(&self, earlier: &Self) -> Duration {
+        let theirs = Duration::from_micros(self.time.saturating_sub(earlier.time));
+        let ours = self.received.since(earlier.sent);
+        theirs.saturating_sub(ours)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ClockWatch {
+    /// Oldest first.
+    samples: VecDeque<Sample>,
+}
+
+impl ClockWatch {
+    /// Notes that the node's TIME was `time` at a moment between `sent` and `received`; forgets what is older
+    /// than `keep`.
+    pub(super) fn note(&mut self, sent: Timestamp, received: Timestamp, time: u64, keep: Duration) {
+        // The last one at hand that is older than `keep` is kept: leases may be as old.
+        while self.samples.get(1).is_some_and(|next| received.since(next.received) > keep) {
+            self.samples.pop_front();
+        }
+        let mut newest = self.samples.iter().rev();
+        let (last, before) = (newest.next(), newest.next());
+        if let (Some(last), Some(before)) = (last, before)
+            && last.received.since(before.received) < APART
+        {
+            self.samples.pop_back();
+        }
+        self.samples.push_back(Sample { sent, received, time });
+    }
+
+    /// By how much the node's clock gained between the last sample before `since` and the newest, if that
+    /// is more than `drift`.
+    pub(super) fn stepped(&self, since: Timestamp, drift: Duration) -> Option<Duration> {
+        let newest = self.samples.back()?;
+        let before = self.samples.iter().rev().find(|sample| sample.received <= since);
+        let gained = newest.gained(before.or(self.samples.front())?);
+        (gained > drift).then_some(gained)
+    }
+
+    /// The newest sample: the node's TIME, and when it was received.
+    pub(super) fn newest(&self) -> Option<(u64, Timestamp)> {
+        self.samples.back().map(|sample| (sample.time, sample.received))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    const DRIFT: Duration = Duration::from_millis(102);
+    const KEEP: Duration = Duration::from_secs(60);
+
+    struct Node {
+        watch: ClockWatch,
+        start: Timestamp,
+        ahead: i64,
+    }
+
+    impl Node {
+        fn new() -> Self {
+            Self { watch: ClockWatch::default(), start: Clock::System.now(), ahead: 0 }
+        }
+
+        fn at(&self, millis: u64) -> Timestamp {
+            self.start.after(Duration::from_millis(millis))
+        }
+
+        fn sample(&mut self, millis: u64, round_trip: u64) {
+            let time = 1_000_000_000 + (millis as i64 + self.ahead) * 1_000;
+            let (sent, received) = (self.at(millis - round_trip / 2), self.at(millis + round_trip / 2));
+            self.watch.note(sent, received, time as u64, KEEP);
+        }
+    }
+
+    #[test]
+    fn a_step_forward_is_seen_by_leases_from_before_it_only() {
+        let mut node = Node::new();
+        node.sample(1_000, 2);
+        node.sample(4_000, 2);
+        node.ahead = 5_000;
+        node.sample(7_000, 2);
+        assert!(
+            node.watch
+                .stepped(node.at(4_500), DRIFT)
+                .is_some_and(|gained| gained > Duration::from_millis(4_990))
+        );
+        node.sample(10_000, 2);
+        assert_eq!(node.watch.stepped(node.at(7_100), DRIFT), None);
+        assert!(node.watch.stepped(node.at(4_500), DRIFT).is_some(), "its expiry is from before the step");
+    }
+
+    #[test]
+    fn a_step_back_a_slew_and_a_slow_answer_are_none() {
+        let mut node = Node::new();
+        node.sample(1_000, 2);
+        node.ahead = -60_000;
+        node.sample(4_000, 2);
+        assert_eq!(node.watch.stepped(node.at(2_000), DRIFT), None);
+        node.ahead -= 100 - 115;
+        node.sample(7_000, 2);
+        assert_eq!(node.watch.stepped(node.at(4_100), DRIFT), None);
+        node.ahead += 300;
+        node.sample(10_000, 900);
+        assert_eq!(node.watch.stepped(node.at(7_100), DRIFT), None, "as likely as a slow answer");
+    }
+
+    #[test]
+    fn few_samples_are_kept() {
+        let mut node = Node::new();
+        (1_000..200_000).for_each(|millis| node.sample(millis, 2));
+        assert!(node.watch.samples.len() < 1_300, "{}", node.watch.samples.len());
+        assert_eq!(node.watch.stepped(node.at(150_000), DRIFT), None);
+    }
+}
