@@ -32,6 +32,8 @@ pub struct Builder {
     node_timeout: Duration,
     max_ttl: Duration,
     restart_guard: bool,
+    #[cfg(feature = "tls")]
+    tls_ca: Option<Arc<[u8]>>,
 }
 
 impl Builder {
@@ -42,6 +44,8 @@ impl Builder {
             node_timeout: DEFAULT_NODE_TIMEOUT,
             max_ttl: DEFAULT_MAX_TTL,
             restart_guard: true,
+            #[cfg(feature = "tls")]
+            tls_ca: None,
         }
     }
 
@@ -92,6 +96,14 @@ impl Builder {
         self
     }
 
+    /// The root certificates for `rediss://` nodes, in PEM; default those of the system (or of
+    /// `SSL_CERT_FILE`). Feature `tls`.
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.tls_ca = Some(pem.as_ref().into());
+        self
+    }
+
     /// Starts to connect to all nodes, and waits until each was tried, for at most the node timeout.
     ///
     /// The nodes need not be up: one that comes up later is taken in. Must be called within a tokio
@@ -107,10 +119,17 @@ impl Builder {
     /// Dropping the future ends what it started.
     pub async fn connect(self) -> Result<Redlock, ConnectError> {
         self.check_times()?;
+        #[cfg(feature = "tls")]
+        if let Some(Err(error)) = self.tls_ca.as_deref().map(crate::node::tls::roots) {
+            return Err(ConnectError::InvalidOption { option: "tls_ca", reason: error.to_string() });
+        }
         let addresses = parse(&self.nodes)?;
         let connectors = addresses.into_iter().map(|address| {
             let name: Arc<str> = address.to_string().into();
-            let connector = RedisConnector::new(name.clone(), address, self.namespace.clone());
+            #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS has more to set"))]
+            let mut connector = RedisConnector::new(name.clone(), address, self.namespace.clone());
+            #[cfg(feature = "tls")]
+            connector.ca.clone_from(&self.tls_ca);
             (name, Arc::new(connector) as Arc<dyn Connector>)
         });
         self.clone().start(connectors.collect(), Clock::System).await

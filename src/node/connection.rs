@@ -27,11 +27,20 @@ pub(crate) struct RedisConnector {
     name: Arc<str>,
     address: Address,
     namespace: Vec<u8>,
+    /// Root certificates in PEM, in place of the system's.
+    #[cfg(feature = "tls")]
+    pub(crate) ca: Option<Arc<[u8]>>,
 }
 
 impl RedisConnector {
     pub(crate) fn new(name: Arc<str>, address: Address, namespace: Vec<u8>) -> Self {
-        Self { name, address, namespace }
+        Self {
+            name,
+            address,
+            namespace,
+            #[cfg(feature = "tls")]
+            ca: None,
+        }
     }
 
     async fn open(&self) -> Result<Arc<dyn Connection>, NodeError> {
@@ -40,7 +49,7 @@ impl RedisConnector {
             #[cfg(feature = "tls")]
             Place::Tcp { host, port, tls: true } => {
                 let stream = self.tcp(host, *port).await?;
-                let stream = super::tls::wrap(host, stream).await;
+                let stream = super::tls::wrap(host, self.ca.clone(), stream).await;
                 self.greet(stream.map_err(|error| self.unreachable(&error))?).await
             }
             #[cfg(not(feature = "tls"))]

@@ -33,7 +33,7 @@ mod state;
 mod status;
 mod supervisor;
 #[cfg(feature = "tls")]
-mod tls;
+pub(crate) mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
