@@ -49,7 +49,9 @@ pub use failure::{NodeError, NodeErrorKind};
 pub(crate) use handle::{Deletion, Node, Timing};
 pub(crate) use marker::Marker;
 pub(crate) use reply::Reply;
-pub(crate) use report::{Report, Role};
+pub(crate) use report::Report;
+#[cfg(feature = "testing")]
+pub(crate) use report::Role;
 pub(crate) use roster::Roster;
 pub use status::{NodeState, NodeStatus};
 
