@@ -11,6 +11,7 @@ use crate::fanout::Fanout;
 use crate::fleet::Fleet;
 use crate::hold::Hold;
 use crate::lease::Lease;
+use crate::metrics;
 use crate::node::{Answer, Command, Deletion, NodeError, Target, Vote};
 use crate::quorum::{Tally, Verdict};
 use crate::request::Plan;
@@ -75,6 +76,7 @@ pub(crate) async fn round(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Outcome, Ac
     let mut round = Round::send(fleet.clone(), plan, token);
     let verdict = round.decide().await;
     let deadline = plan.ttl.deadline(round.sent);
+    metrics::round(verdict);
     Ok(match verdict {
         Verdict::Won if fleet.clock.now() < deadline => Outcome::Won(round.into_lease(plan)),
         Verdict::Refused => Outcome::Held,

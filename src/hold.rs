@@ -12,6 +12,7 @@ use crate::error::{ExtendError, LeaseLost, LossReason, NodeErrors};
 use crate::fanout::Fanout;
 use crate::fleet::Fleet;
 use crate::key::Key;
+use crate::metrics;
 use crate::node::{Deletion, Target};
 use crate::seats::Seats;
 use crate::validity::Ttl;
@@ -192,6 +193,7 @@ impl Hold {
         };
         self.target.end();
         if let Some(lost) = lost {
+            metrics::lost(&lost.reason);
             // Set once: a hold ends once.
             let _ = self.loss.set(lost);
             self.lost.cancel();

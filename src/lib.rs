@@ -87,6 +87,7 @@ mod heartbeat;
 mod hold;
 mod key;
 mod lease;
+pub mod metrics;
 mod node;
 mod quorum;
 mod redlock;

@@ -2,6 +2,8 @@
 
 #[path = "algorithm/acquire.rs"]
 mod acquire;
+#[path = "algorithm/guard.rs"]
+mod guard;
 #[path = "algorithm/heartbeat.rs"]
 mod heartbeat;
 #[path = "algorithm/release.rs"]

@@ -15,6 +15,7 @@ use super::{
     Report, Roster, Target, Vote,
 };
 use crate::clock::{Clock, Timestamp};
+use crate::metrics;
 use crate::validity::drift;
 
 /// How many older answers are looked for when one more is left to itself.
@@ -136,6 +137,7 @@ impl Shared {
 
     /// The node's clock was stepped: its keys run out earlier than was asked.
     fn stepped(&self, state: &mut State, gained: Duration) -> NodeError {
+        metrics::clock_step(&self.address);
         let warning = NodeWarning::ClockStepped { gained };
         let error = self.error(NodeErrorKind::ClockStepped, warning.to_string());
         state.warnings.retain(|warning| !matches!(warning, NodeWarning::ClockStepped { .. }));

@@ -13,6 +13,7 @@ use super::{Command, Connection, Connector, Form, NodeError, NodeErrorKind, Node
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture};
 
+use crate::metrics;
 use crate::retry::Backoff;
 
 /// How many times `max_ttl` a supervisor without an owner goes on trying to pay.
@@ -74,6 +75,9 @@ impl Supervisor {
     fn go_up(&self, connection: Arc<dyn Connection>, (standing, warnings): Entered) -> u64 {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
+        if warnings.contains(&NodeWarning::OtherFleet) {
+            metrics::other_fleet(&self.shared.address);
+        }
         state.warnings = warnings;
         let epoch = state.go_up(connection, standing, &self.shared.address, now);
         drop(state);
