@@ -26,8 +26,8 @@
 //! twice), the resource itself must refuse the second, because
 //!
 //! - a process that is paused acts on after its validity has ended, and nothing on its side can prevent it;
-//! - nodes that lose keys while they run (FLUSHALL, eviction, a failover to a replica) or in a restart
-//!   without persistence can grant one key twice, if enough of them do so at once;
+//! - nodes that lose keys while they run (FLUSHALL, eviction, a failover to a replica) can grant one key
+//!   twice, if enough of them do so at once;
 //! - clocks that jump, here or on the nodes, break the measure of time that all of this stands on;
 //! - clients that were given different sets of nodes do not exclude each other.
 //!
@@ -36,8 +36,8 @@
 //!
 //! # What it promises
 //!
-//! Assumed: at most a minority of the nodes fails at a time; nodes keep their keys; clocks run within 0.5 %
-//! of each other; all clients of a key use the same nodes. Then
+//! Assumed: at most a minority of the nodes fails at a time; a node loses keys only by a restart; clocks run
+//! within 0.5 % of each other; all clients of a key use the same nodes. Then
 //!
 //! - two leases on one key never have overlapping validity;
 //! - a holder is told of a loss no later than the end of its validity ([`Lease::lost`]), also when every
@@ -60,10 +60,20 @@
 //!
 //! [Redlock specification]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 //!
+//! # Which nodes may vote
+//!
+//! Each new connection is checked: no replica, no cluster, no sentinel, no server twice. A node that
+//! restarted and may have forgotten leases does not vote on an acquire for
+//! [`max_ttl`](Builder::max_ttl); its answers to renewals count again after the node timeout and a second.
+//! A marker at each node (`leasehold:node`, behind the namespace) says since when it remembers; it outlives a
+//! restart only with the memory that it vouches for. See [`Builder::restart_guard`], [`Redlock::adopt`] and
+//! [`Redlock::nodes`]. With each renewal a node's TIME is compared with the local clock: a node whose clock
+//! was stepped forward is not counted, because its keys run out early.
+//!
 //! # Why two leases never overlap
 //!
 //! For a lease with deadline D, at any time before D there is a quorum whose nodes each hold its token with
-//! an expiry at or after D. Winning makes it so: the voters were asked at s, so that each expires at s + TTL
+//! an expiry at or after D, or lost it in a restart and count for nobody. Winning makes it so: the voters were asked at s, so that each expires at s + TTL
 //! or later, and D is earlier than that by the drift. An extend that is decided before D makes it so for the
 //! new deadline with its own voters. A rival's quorum shares a node with this one, which would have to hold
 //! two tokens. So nothing may shorten an expiry (TTLs of one lease only grow, commands to one node keep

@@ -236,6 +236,9 @@ impl State {
             }
             Phase::Down => {}
         }
+        if error.kind() != NodeErrorKind::Refused {
+            self.refusal = None;
+        }
         self.last_error = Some(error);
     }
 
