@@ -62,7 +62,7 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Lease, Ac
         } else if now >= until {
             return Err(AcquireError::TimedOut { key: plan.keys[0].clone(), waited: now.since(begun) });
         }
-        tokio::time::sleep(backoff.delay().min(until.since(now))).await;
+        clock.sleep(backoff.delay().min(until.since(now))).await;
     }
 }
 

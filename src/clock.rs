@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 /// A reading of the lease clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(Duration);
@@ -29,8 +31,8 @@ impl Timestamp {
 /// Where timestamps come from.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The machine's suspend-aware clock.
-    System,
+    /// The machine's suspend-aware clock, and the runtime whose timers serve where there is no other.
+    System(Option<Handle>),
     /// tokio's clock, for tests in paused time; `ahead` plays a suspend.
     #[cfg(any(test, feature = "testing"))]
     Tokio { origin: tokio::time::Instant, ahead: std::sync::Arc<std::sync::Mutex<Duration>> },
@@ -45,7 +47,7 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Timestamp {
         match self {
-            Self::System => Timestamp(system_now()),
+            Self::System(_) => Timestamp(system_now()),
             #[cfg(any(test, feature = "testing"))]
             Self::Tokio { origin, ahead } => {
                 let ahead = *ahead.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -64,7 +66,28 @@ impl Clock {
             if left.is_zero() {
                 return;
             }
-            tokio::time::sleep(left).await;
+            self.sleep(left).await;
+        }
+    }
+
+    /// Sleeps for `time` by a timer, which stands still in a suspend.
+    pub(crate) fn sleep(&self, time: Duration) -> tokio::time::Sleep {
+        let elsewhere = match self {
+            // Leases may be used from threads and executors that have no timers.
+            Self::System(Some(runtime)) if Handle::try_current().is_err() => Some(runtime.enter()),
+            _ => None,
+        };
+        let sleep = tokio::time::sleep(time);
+        drop(elsewhere);
+        sleep
+    }
+
+    /// What `future` comes to within `limit`; `None` if it takes longer.
+    pub(crate) async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = self.sleep(limit) => None,
         }
     }
 }
@@ -94,8 +117,8 @@ mod tests {
 
     #[test]
     fn the_system_clock_does_not_go_back() {
-        let first = Clock::System.now();
-        assert!(Clock::System.now() >= first);
+        let first = Clock::System(None).now();
+        assert!(Clock::System(None).now() >= first);
     }
 
     #[test]

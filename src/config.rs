@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::clock::Clock;
 use crate::error::ConnectError;
 use crate::fleet::Fleet;
@@ -106,8 +108,8 @@ impl Builder {
 
     /// Starts to connect to all nodes, and waits until each was tried, for at most the node timeout.
     ///
-    /// The nodes need not be up: one that comes up later is taken in. Must be called within a tokio
-    /// runtime, which must live as long as the leases.
+    /// The nodes need not be up: one that comes up later is taken in. Must be awaited within a tokio runtime
+    /// with I/O and time enabled, which must live as long as the leases.
     ///
     /// # Errors
     ///
@@ -118,6 +120,7 @@ impl Builder {
     ///
     /// Dropping the future ends what it started.
     pub async fn connect(self) -> Result<Redlock, ConnectError> {
+        let runtime = Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
         self.check_times()?;
         #[cfg(feature = "tls")]
         if let Some(Err(error)) = self.tls_ca.as_deref().map(crate::node::tls::roots) {
@@ -132,7 +135,7 @@ impl Builder {
             connector.ca.clone_from(&self.tls_ca);
             (name, Arc::new(connector) as Arc<dyn Connector>)
         });
-        self.clone().start(connectors.collect(), Clock::System).await
+        self.clone().start(connectors.collect(), Clock::System(Some(runtime))).await
     }
 
     /// Starts the nodes, and waits until each was tried.
@@ -152,7 +155,7 @@ impl Builder {
         let tried = futures::future::join_all(nodes.iter().map(Node::tried));
         // Whoever needs longer is taken in when it is there. In a fleet with a new node, the others are
         // waited for once more.
-        let _ = tokio::time::timeout(node_timeout + node_timeout / 2, tried).await;
+        clock.within(node_timeout + node_timeout / 2, tried).await;
         for (index, node) in nodes.iter().enumerate() {
             if let Some(refusal) = node.refusal() {
                 let address = node.status().address;

@@ -15,6 +15,9 @@ use crate::validity::drift;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
+    /// The future is not awaited within a tokio runtime.
+    #[error("there is no tokio runtime here: await connect() within one, with I/O and time enabled")]
+    NoRuntime,
     /// No node was given.
     #[error("no node was given: name at least one address, better three or five")]
     NoNodes,

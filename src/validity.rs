@@ -100,7 +100,7 @@ mod tests {
         #[test]
         fn validity_is_positive_at_the_send_and_below_the_ttl(millis in 4u64..60_000, ago in 0u64..100_000) {
             let ttl = Ttl::new(Duration::from_millis(millis), MAX).unwrap();
-            let sent = Clock::System.now();
+            let sent = Clock::System(None).now();
             let validity = ttl.deadline(sent).since(sent);
             prop_assert!(validity > Duration::ZERO);
             prop_assert!(validity < ttl.duration());

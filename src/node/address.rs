@@ -148,11 +148,4 @@ mod tests {
         assert!(!same("redis://h:6379", "redis://h:6380"));
         assert!(!same("unix:///a", "unix:///b"));
     }
-
-    #[cfg(not(feature = "tls"))]
-    #[test]
-    fn tls_without_its_feature_is_refused() {
-        let error = Address::parse("rediss://h").unwrap_err();
-        assert!(error.reason.contains("feature `tls`"));
-    }
 }

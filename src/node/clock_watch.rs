@@ -82,7 +82,7 @@ mod tests {
 
     impl Node {
         fn new() -> Self {
-            Self { watch: ClockWatch::default(), start: Clock::System.now(), ahead: 0 }
+            Self { watch: ClockWatch::default(), start: Clock::System(None).now(), ahead: 0 }
         }
 
         fn at(&self, millis: u64) -> Timestamp {

@@ -212,8 +212,8 @@ mod tests {
         let extend = Command::Extend {
             target: one.clone(),
             ttl: ttl(),
-            grown: Clock::System.now(),
-            since: Clock::System.now(),
+            grown: Clock::System(None).now(),
+            since: Clock::System(None).now(),
         };
         let delete = Command::Delete { target: one.clone() };
         let known = Known::default();
@@ -232,8 +232,8 @@ mod tests {
         let extend = Command::Extend {
             target: target(&["k"]),
             ttl: ttl(),
-            grown: Clock::System.now(),
-            since: Clock::System.now(),
+            grown: Clock::System(None).now(),
+            since: Clock::System(None).now(),
         };
         let delete = Command::Delete { target: target(&["k"]) };
         let word = |command, form| words(&encode(command, form, native, &known))[0].clone();
@@ -251,8 +251,8 @@ mod tests {
         let extend = Command::Extend {
             target: target(&["k"]),
             ttl: ttl(),
-            grown: Clock::System.now(),
-            since: Clock::System.now(),
+            grown: Clock::System(None).now(),
+            since: Clock::System(None).now(),
         };
         let no_script = NodeErrorKind::NoScript;
         assert_eq!(next_form(&delete, Form::Best, no_script), Some(Form::ScriptText));

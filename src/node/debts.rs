@@ -206,7 +206,7 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            Self { debts: Debts::default(), start: Clock::System.now() }
+            Self { debts: Debts::default(), start: Clock::System(None).now() }
         }
 
         fn at(&self, seconds: u32) -> Timestamp {

@@ -67,7 +67,7 @@ async fn is_new_fleet(
         roster.unmarked_again(node, serial);
         Ok(roster.is_new(node, serial).await)
     };
-    let is_new = tokio::time::timeout(shared.timing.node_timeout, find).await.unwrap_or(Ok(false))?;
+    let is_new = shared.clock.within(shared.timing.node_timeout, find).await.unwrap_or(Ok(false))?;
     roster.marked();
     if !is_new {
         // What another client has made of the node meanwhile.

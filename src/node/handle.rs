@@ -294,7 +294,7 @@ impl Node {
     /// Resolves when nothing is owed.
     pub(crate) async fn settled(&self) {
         while !self.shared.lock().debts.is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            self.shared.clock.sleep(Duration::from_millis(5)).await;
             self.shared.wake.notify_one();
         }
     }
@@ -310,8 +310,8 @@ impl Node {
         let unknown = || shared.error(NodeErrorKind::Server, "it does not tell its run_id (INFO)");
         let run_id = run_id.ok_or_else(unknown)?;
         let marker = Marker { run_id, since: 0, synced, fingerprint: shared.roster.fingerprint.clone() };
-        let marking = tokio::time::timeout(shared.timing.silence(), connection.mark(&marker));
-        marking.await.unwrap_or_else(|_| Err(shared.overdue()))?;
+        let marking = shared.clock.within(shared.timing.silence(), connection.mark(&marker));
+        marking.await.unwrap_or_else(|| Err(shared.overdue()))?;
         let now = shared.clock.now();
         let mut state = shared.lock();
         state.warnings.retain(|warning| *warning != NodeWarning::OtherFleet);
@@ -329,8 +329,8 @@ impl Node {
         let mut times = Vec::with_capacity(count.min(10_000));
         for _ in 0..count {
             let begun = std::time::Instant::now();
-            let ping = tokio::time::timeout(timeout, self.vote(&Command::Ping));
-            ping.await.unwrap_or_else(|_| Err(self.shared.overdue()))?;
+            let ping = self.shared.clock.within(timeout, self.vote(&Command::Ping));
+            ping.await.unwrap_or_else(|| Err(self.shared.overdue()))?;
             times.push(begun.elapsed());
         }
         Ok(times)
