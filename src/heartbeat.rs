@@ -34,10 +34,11 @@ enum Sent {
 
 /// A renewal under way.
 struct Beat {
-    /// Votes count if they were sent from here on.
-    since: Timestamp,
+    begun: Timestamp,
     until: Timestamp,
     ttl: Ttl,
+    /// Which nodes said yes since it began, also to what they were asked before.
+    yes: Vec<bool>,
     request: Option<ExtendRequest>,
 }
 
@@ -152,17 +153,15 @@ impl Heartbeat {
         };
         let now = hold.fleet.clock.now();
         self.failed.fill(None);
-        let mut since = now;
-        for node in 0..hold.fleet.nodes.len() {
+        let nodes = hold.fleet.nodes.len();
+        for node in 0..nodes {
             match self.sent[node] {
-                Some(Sent::Extend { at, ttl: asked }) if asked >= ttl && self.answers.is_open(node) => {
-                    since = since.min(at);
-                }
+                Some(Sent::Extend { ttl: asked, .. }) if asked >= ttl && self.answers.is_open(node) => {}
                 _ => self.extend(node, ttl, grown, now),
             }
         }
         let until = now.after(ttl.round_timeout(hold.fleet.node_timeout));
-        self.beat = Some(Beat { since, until, ttl, request });
+        self.beat = Some(Beat { begun: now, until, ttl, yes: vec![false; nodes], request });
     }
 
     fn extend(&mut self, node: usize, ttl: Ttl, grown: Timestamp, now: Timestamp) {
@@ -192,6 +191,9 @@ impl Heartbeat {
                 match answer {
                     Ok(Vote::Yes) => {
                         self.yes[node] = Some((at, ttl));
+                        if let Some(beat) = self.beat.as_mut().filter(|beat| ttl >= beat.ttl) {
+                            beat.yes[node] = true;
+                        }
                         self.prolong();
                     }
                     Ok(Vote::No) => {
@@ -222,10 +224,10 @@ impl Heartbeat {
         let Some(beat) = &self.beat else { return };
         let mut tally = Tally::new(self.yes.len());
         for node in 0..self.yes.len() {
-            match self.yes[node] {
-                Some((sent, ttl)) if sent >= beat.since && ttl >= beat.ttl => tally.yes(),
-                _ if self.answers.is_open(node) => {}
-                _ => tally.failed(),
+            if beat.yes[node] {
+                tally.yes();
+            } else if !self.answers.is_open(node) {
+                tally.failed();
             }
         }
         match tally.verdict() {
@@ -238,7 +240,9 @@ impl Heartbeat {
     /// A quorum still holds the key: what is missing elsewhere is put back.
     fn pass_beat(&mut self) {
         let Some(beat) = self.beat.take() else { return };
-        self.next_beat = beat.since.after(self.hold.interval(beat.ttl));
+        // At a pace, whatever the interval and however late this is: a beat that begins at once never yields.
+        let now = self.hold.fleet.clock.now();
+        self.next_beat = beat.begun.after(self.hold.interval(beat.ttl)).max(now.after(RETRY_MIN));
         if let Some(request) = beat.request {
             // The caller may be gone; the renewal stands all the same.
             let _ = request.outcome.send(Ok(()));
@@ -260,7 +264,7 @@ impl Heartbeat {
         let pause = (beat.ttl.duration() / 20).clamp(RETRY_MIN, RETRY_MAX);
         self.next_beat = self.hold.fleet.clock.now().after(pause);
         let Some(request) = beat.request else { return };
-        let answered = self.yes.iter().flatten().filter(|(sent, _)| *sent >= beat.since).count();
+        let answered = beat.yes.iter().filter(|yes| **yes).count();
         let too_few = self.hold.fleet.too_few(answered, self.failures(time_is_up));
         // The caller may be gone; that is no matter.
         let _ = request.outcome.send(Err(too_few.into()));

@@ -281,3 +281,30 @@ async fn a_node_whose_clock_was_stepped_forward_does_not_count_in_the_next_renew
     lease.extend(TTL).await.unwrap();
     assert_eq!(lease.remaining(), TTL - millis(102), "from then on it counts again");
 }
+
+/// A node that does not answer must not make the others be asked over and over.
+#[tokio::test(start_paused = true)]
+async fn silent_and_missing_nodes_do_not_quicken_the_heartbeat() {
+    let (nodes, redlock) = nodes(5).await;
+    let lease = redlock.lease("k").ttl(Duration::from_secs(2)).acquire().await.unwrap();
+    nodes.gate(0, Gate::Never);
+    nodes.kill(1);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(lease.is_valid());
+    let renewals = nodes.requests(4).iter().filter(|request| *request == "extend k").count();
+    assert!((80..=100).contains(&renewals), "{renewals} renewals in 60 s at two thirds of a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extend_is_not_won_by_answers_to_earlier_ones() {
+    let (nodes, redlock) = nodes(3).await;
+    let lease = redlock.lease("k").without_heartbeat().acquire().await.unwrap();
+    nodes.gate(0, Gate::Never);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    lease.extend(TTL).await.unwrap();
+    tokio::time::sleep(millis(100)).await;
+    nodes.gate(1, Gate::Error);
+    let before = lease.remaining();
+    assert!(matches!(lease.extend(TTL).await, Err(ExtendError::NoQuorum(_))));
+    assert!(lease.remaining() <= before);
+}
