@@ -1,23 +1,26 @@
 //! The acquire round: sent to all nodes at once, decided at the quorum, undone where it was not won.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt as _;
 
 use crate::clock::Timestamp;
 use crate::error::{AcquireError, InvalidRequest, TooFewNodes};
 use crate::fanout::Fanout;
+use crate::fence::Fence;
 use crate::fleet::Fleet;
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::metrics;
 use crate::node::{Answer, Command, Deletion, NodeError, Target, Vote};
-use crate::quorum::{Tally, Verdict};
+use crate::proposal::Unfit;
+use crate::quorum::{Tally, Verdict, quorum};
 use crate::request::Plan;
 use crate::retry::Backoff;
 use crate::seats::{Seat, Seats};
 use crate::token::Token;
+use crate::validity::Ttl;
 
 /// `acquire` goes on for so long while too few nodes answer.
 const NO_QUORUM_PATIENCE: Duration = Duration::from_secs(1);
@@ -74,7 +77,10 @@ pub(crate) async fn round(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Outcome, Ac
     let token =
         Token::random().map_err(|error| InvalidRequest::NoRandomness { reason: error.to_string() })?;
     let mut round = Round::send(fleet.clone(), plan, token);
-    let verdict = round.decide().await;
+    let mut verdict = round.decide().await;
+    if verdict != Verdict::Won && round.send_again(plan.ttl) {
+        verdict = round.decide().await;
+    }
     let deadline = plan.ttl.deadline(round.sent);
     metrics::round(verdict);
     Ok(match verdict {
@@ -91,6 +97,8 @@ struct Round {
     fleet: Arc<Fleet>,
     target: Arc<Target>,
     /// The clock before the first send.
+    begun: Timestamp,
+    /// The clock before the send whose votes are counted.
     sent: Timestamp,
     /// A vote counts only up to this.
     limit: Timestamp,
@@ -100,18 +108,38 @@ struct Round {
     tally: Tally,
     seats: Seats,
     errors: Vec<(usize, NodeError)>,
+    fencing: Option<Fencing>,
     won: bool,
+}
+
+/// The fence of a round.
+struct Fencing {
+    number: u64,
+    /// What the nodes said of a number that did not fit.
+    unfit: Vec<Option<Unfit>>,
+    /// The nodes on which another holds the key, or that failed: not asked again.
+    out: Vec<bool>,
+    /// The second number is asked for.
+    again: bool,
 }
 
 impl Round {
     fn send(fleet: Arc<Fleet>, plan: &Plan, token: Token) -> Self {
         let nodes = fleet.nodes.len();
-        let target = Arc::new(Target::new(plan.names.clone(), token));
+        let target = Target::new(plan.names.clone(), token);
+        let target = Arc::new(target.fenced(plan.records.clone(), fleet.fence_ttl));
+        let fencing = (!plan.records.is_empty()).then(|| Fencing {
+            number: fleet.proposer.first(wall_clock(), || fleet.clock_ahead()),
+            unfit: vec![None; nodes],
+            out: vec![false; nodes],
+            again: false,
+        });
         let sent = fleet.clock.now();
-        let command = Command::Acquire { target: target.clone(), ttl: plan.ttl };
+        let command = command(&target, plan.ttl, fencing.as_ref());
         let votes = Fanout::ask(&fleet.nodes, &command);
         Self {
             target,
+            begun: sent,
             sent,
             limit: sent.after(plan.ttl.round_timeout(fleet.node_timeout)),
             lifetime: plan.ttl.duration() + Duration::from_secs(1),
@@ -119,6 +147,7 @@ impl Round {
             tally: Tally::new(nodes),
             seats: Seats::new(nodes),
             errors: Vec::new(),
+            fencing,
             won: false,
             fleet,
         }
@@ -161,11 +190,48 @@ impl Round {
         }
     }
 
+    /// A fenced round that was not won because its number did not fit goes on with another, the same token,
+    /// and validity from this send. False if it cannot be won.
+    fn send_again(&mut self, ttl: Ttl) -> bool {
+        let Some(fencing) = &mut self.fencing else { return false };
+        let nodes = fencing.out.len();
+        let able = fencing.out.iter().filter(|out| !**out).count();
+        if fencing.again || able < quorum(nodes) || fencing.unfit.iter().all(Option::is_none) {
+            return false;
+        }
+        let granted = self.seats.holds_any().then_some(fencing.number);
+        let unfit: Vec<Unfit> = fencing.unfit.iter().flatten().copied().collect();
+        let Some(number) = self.fleet.proposer.second(wall_clock(), granted, &unfit) else { return false };
+        (fencing.number, fencing.again) = (number, true);
+        let asked: Vec<usize> = (0..nodes).filter(|node| !fencing.out[*node]).collect();
+        self.stop_counting();
+        self.sent = self.fleet.clock.now();
+        self.limit = self.sent.after(ttl.round_timeout(self.fleet.node_timeout));
+        let command = command(&self.target, ttl, self.fencing.as_ref());
+        self.tally = Tally::new(nodes);
+        self.errors.iter().for_each(|_| self.tally.failed());
+        (asked.len() + self.errors.len()..nodes).for_each(|_| self.tally.no());
+        for node in asked {
+            self.votes.put(node, self.fleet.nodes[node].vote(&command));
+        }
+        true
+    }
+
     fn count(&mut self, node: usize, answer: Answer) {
-        self.seats.set_answered(node, Seat::Never, &answer);
+        match &self.fencing {
+            Some(Fencing { again: true, .. }) => self.seats.set_again_answered(node, &answer),
+            _ => self.seats.set_answered(node, Seat::Never, &answer),
+        }
+        if let Some(fencing) = &mut self.fencing {
+            match &answer {
+                Ok(Vote::Unfit(unfit)) => fencing.unfit[node] = Some(*unfit),
+                Ok(Vote::No) | Err(_) => fencing.out[node] = true,
+                Ok(Vote::Yes) => {}
+            }
+        }
         match answer {
             Ok(Vote::Yes) => self.tally.yes(),
-            Ok(Vote::No) => self.tally.no(),
+            Ok(Vote::No | Vote::Unfit(_)) => self.tally.no(),
             Err(error) => {
                 self.tally.failed();
                 self.errors.push((node, error));
@@ -196,8 +262,9 @@ impl Round {
             self.fleet.clone(),
             plan.keys.clone(),
             self.target.clone(),
+            self.fencing.as_ref().map(|fencing| Fence::from(fencing.number)),
             plan.upkeep,
-            (self.sent, plan.ttl),
+            (self.begun, self.sent, plan.ttl),
             self.seats.clone(),
         ));
         // What is not on all nodes is filled in once the answers that were not waited for are due.
@@ -205,6 +272,20 @@ impl Round {
         self.fleet.registry.add(start, &hold);
         Lease::new(hold)
     }
+}
+
+fn command(target: &Arc<Target>, ttl: Ttl, fencing: Option<&Fencing>) -> Command {
+    let target = target.clone();
+    match fencing {
+        Some(fencing) => Command::Grant { target, ttl, fence: fencing.number },
+        None => Command::Acquire { target, ttl },
+    }
+}
+
+/// Unix time in microseconds.
+fn wall_clock() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Round {
@@ -217,7 +298,7 @@ impl Drop for Round {
         let until = self.fleet.clock.now().after(self.lifetime);
         for node in self.seats.touched() {
             // The deletion goes on without its reply.
-            drop(self.fleet.nodes[node].delete(&self.target, Deletion { sent: self.sent, until }));
+            drop(self.fleet.nodes[node].delete(&self.target, Deletion { sent: self.begun, until }));
         }
     }
 }

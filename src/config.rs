@@ -22,6 +22,10 @@ pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const DEFAULT_NODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest TTL that may be asked.
 const DEFAULT_MAX_TTL: Duration = Duration::from_secs(60);
+/// How long the record of a key's highest fence is kept.
+const DEFAULT_FENCE_TTL: Duration = Duration::from_secs(24 * 3600);
+/// The longest time that may be set: sums of times stay in range.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// The least `max_ttl`.
 const LEAST_MAX_TTL: Duration = Duration::from_secs(3);
 
@@ -34,6 +38,7 @@ pub struct Builder {
     node_timeout: Duration,
     max_ttl: Duration,
     restart_guard: bool,
+    fence_ttl: Duration,
     #[cfg(feature = "tls")]
     tls_ca: Option<Arc<[u8]>>,
 }
@@ -46,6 +51,7 @@ impl Builder {
             node_timeout: DEFAULT_NODE_TIMEOUT,
             max_ttl: DEFAULT_MAX_TTL,
             restart_guard: true,
+            fence_ttl: DEFAULT_FENCE_TTL,
             #[cfg(feature = "tls")]
             tls_ca: None,
         }
@@ -95,6 +101,16 @@ impl Builder {
     /// second client a quorum.
     pub fn restart_guard(mut self, on: bool) -> Self {
         self.restart_guard = on;
+        self
+    }
+
+    /// How long each node keeps the record of a key's highest fence; default 24 h, at least `max_ttl`.
+    ///
+    /// A record is a key at each node (`leasehold:fence:` and the key, behind the namespace), so that there
+    /// are as many of them as keys that were fenced within this time. After it, time in the number alone
+    /// keeps fences growing: a node whose clock was set back by more could then grant a lower one.
+    pub fn fence_ttl(mut self, ttl: Duration) -> Self {
+        self.fence_ttl = ttl;
         self
     }
 
@@ -162,7 +178,7 @@ impl Builder {
                 return Err(ConnectError::Refused { position: index + 1, address, refusal });
             }
         }
-        Ok(Redlock::new(Fleet::new(nodes, clock, self.namespace, node_timeout, max_ttl)))
+        Ok(Redlock::new(Fleet::new(nodes, clock, self.namespace, node_timeout, max_ttl, self.fence_ttl)))
     }
 
     fn check_times(&self) -> Result<(), ConnectError> {
@@ -174,6 +190,10 @@ impl Builder {
         // A round must end long before the longest lease; this also keeps sums of times in range.
         if self.max_ttl > Duration::from_secs(365 * 86_400) {
             return invalid("max_ttl", format!("{:?} is above a year", self.max_ttl));
+        }
+        if self.fence_ttl < self.max_ttl || self.fence_ttl > LONGEST {
+            let reason = format!("{:?} is out of range: use between max_ttl and ten years", self.fence_ttl);
+            return invalid("fence_ttl", reason);
         }
         if self.node_timeout < Duration::from_millis(1) || self.node_timeout > self.max_ttl {
             let reason = format!(

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::{NodeErrors, TooFewNodes};
 use crate::node::{Node, NodeError};
+use crate::proposal::Proposer;
 use crate::quorum::quorum;
 use crate::watchdog::Registry;
 
@@ -17,6 +18,9 @@ pub(crate) struct Fleet {
     pub(crate) namespace: Vec<u8>,
     pub(crate) node_timeout: Duration,
     pub(crate) max_ttl: Duration,
+    /// How long the record of a key's highest fence is kept.
+    pub(crate) fence_ttl: Duration,
+    pub(crate) proposer: Proposer,
     /// The leases that are held.
     pub(crate) registry: Arc<Registry>,
     closed: AtomicBool,
@@ -29,9 +33,27 @@ impl Fleet {
         namespace: Vec<u8>,
         node_timeout: Duration,
         max_ttl: Duration,
+        fence_ttl: Duration,
     ) -> Self {
         let registry = Registry::start(clock.clone());
-        Self { nodes, clock, namespace, node_timeout, max_ttl, registry, closed: AtomicBool::new(false) }
+        Self {
+            nodes,
+            clock,
+            namespace,
+            node_timeout,
+            max_ttl,
+            fence_ttl,
+            proposer: Proposer::default(),
+            registry,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// How far the nodes' clocks are ahead of ours, in microseconds: the middle of those that are known.
+    pub(crate) fn clock_ahead(&self) -> Option<i64> {
+        let mut ahead: Vec<i64> = self.nodes.iter().filter_map(Node::clock_ahead).collect();
+        ahead.sort_unstable();
+        ahead.get(ahead.len() / 2).copied()
     }
 
     /// No more leases from now on.

@@ -202,7 +202,7 @@ impl Heartbeat {
                             self.heal(node);
                         }
                     }
-                    Err(_) => {}
+                    Ok(Vote::Unfit(_)) | Err(_) => {}
                 }
             }
         }
@@ -301,7 +301,7 @@ impl Heartbeat {
             (before, state.ttl)
         };
         self.asked[node] = hold.fleet.clock.now();
-        let command = Command::Heal { target: hold.target.clone(), ttl };
+        let command = Command::Heal { target: hold.target.clone(), ttl, fence: hold.fence.map(u64::from) };
         self.answers.put(node, hold.fleet.nodes[node].vote(&command));
         self.sent[node] = Some(Sent::Heal { before });
     }

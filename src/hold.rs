@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::Timestamp;
 use crate::error::{ExtendError, LeaseLost, LossReason, NodeErrors};
 use crate::fanout::Fanout;
+use crate::fence::Fence;
 use crate::fleet::Fleet;
 use crate::key::Key;
 use crate::metrics;
@@ -68,7 +69,10 @@ pub(crate) struct Hold {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) keys: Vec<Key>,
     pub(crate) target: Arc<Target>,
+    pub(crate) fence: Option<Fence>,
     pub(crate) upkeep: Upkeep,
+    /// When the first SETs were sent.
+    begun: Timestamp,
     /// When the winning SETs were sent.
     pub(crate) since: Timestamp,
     /// Cancelled when the lease is lost, and only then.
@@ -87,8 +91,9 @@ impl Hold {
         fleet: Arc<Fleet>,
         keys: Vec<Key>,
         target: Arc<Target>,
+        fence: Option<Fence>,
         upkeep: Upkeep,
-        (sent, ttl): (Timestamp, Ttl),
+        (begun, sent, ttl): (Timestamp, Timestamp, Ttl),
         seats: Seats,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -105,7 +110,9 @@ impl Hold {
             fleet,
             keys,
             target,
+            fence,
             upkeep,
+            begun,
             since: sent,
             lost: CancellationToken::new(),
             loss: Arc::default(),
@@ -189,7 +196,7 @@ impl Hold {
             }
             state.ended = true;
             let until = self.fleet.clock.now().after(state.ttl.duration()).after(EXPIRY_SLACK);
-            (state.seats.touched(), Deletion { sent: self.since, until })
+            (state.seats.touched(), Deletion { sent: self.begun, until })
         };
         self.target.end();
         if let Some(lost) = lost {

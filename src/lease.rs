@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ExtendError, LeaseLost, ReleaseError};
+use crate::fence::Fence;
 use crate::hold::{End, ExtendRequest, Hold};
 use crate::key::Key;
 use crate::release;
@@ -51,6 +52,12 @@ impl Lease {
     /// The value that stands at the key. Whoever has it can release the lease.
     pub fn token(&self) -> &Token {
         &self.hold.target.token
+    }
+
+    /// The fencing token of a [`fenced`](crate::LeaseRequest::fenced) lease: greater than that of every
+    /// earlier holder. Pass it along with each write, for the resource to refuse older ones.
+    pub fn fence(&self) -> Option<Fence> {
+        self.hold.fence
     }
 
     /// What is left of the validity; zero when none is.
@@ -171,6 +178,7 @@ impl fmt::Debug for Lease {
         f.debug_struct("Lease")
             .field("keys", &self.hold.keys)
             .field("token", &self.hold.target.token)
+            .field("fence", &self.hold.fence)
             .field("remaining", &self.remaining())
             .finish()
     }

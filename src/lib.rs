@@ -92,6 +92,7 @@ mod clock;
 mod config;
 mod error;
 mod fanout;
+pub mod fence;
 mod fleet;
 mod heartbeat;
 mod hold;
@@ -99,6 +100,7 @@ mod key;
 mod lease;
 pub mod metrics;
 mod node;
+mod proposal;
 mod quorum;
 mod redlock;
 mod release;
@@ -116,6 +118,7 @@ pub use error::{
     AcquireError, ConnectError, ExtendError, InvalidRequest, LeaseLost, LossReason, NodeErrors, ReleaseError,
     TooFewNodes, WithLeaseError,
 };
+pub use fence::Fence;
 pub use key::Key;
 pub use lease::Lease;
 pub use node::{NodeError, NodeErrorKind, NodeState, NodeStatus, NodeWarning, Refusal};

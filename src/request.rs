@@ -12,6 +12,9 @@ use crate::key::Key;
 use crate::lease::Lease;
 use crate::validity::Ttl;
 
+/// The record of a key's highest fence, behind the namespace.
+const FENCES: &[u8] = b"leasehold:fence:";
+
 /// A lease to be asked for; made by [`Redlock::lease`](crate::Redlock::lease) and
 /// [`Redlock::lease_all`](crate::Redlock::lease_all).
 #[must_use = "nothing is asked before `acquire()` or `try_acquire()` is awaited"]
@@ -23,6 +26,7 @@ pub struct LeaseRequest {
     wait: Duration,
     renewal: Renewal,
     max_hold: Option<Duration>,
+    fenced: bool,
 }
 
 /// A request that was found right.
@@ -34,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) ttl: Ttl,
     pub(crate) wait: Duration,
     pub(crate) upkeep: Upkeep,
+    /// Where the highest fences are kept; none if the lease is not fenced.
+    pub(crate) records: Vec<Vec<u8>>,
 }
 
 impl LeaseRequest {
@@ -41,7 +47,15 @@ impl LeaseRequest {
         // One order for all, so that two that want the same keys meet at the first.
         keys.sort();
         keys.dedup();
-        Self { fleet, keys, ttl: DEFAULT_TTL, wait: DEFAULT_WAIT, renewal: Renewal::Thirds, max_hold: None }
+        Self {
+            fleet,
+            keys,
+            ttl: DEFAULT_TTL,
+            wait: DEFAULT_WAIT,
+            renewal: Renewal::Thirds,
+            max_hold: None,
+            fenced: false,
+        }
     }
 
     /// The expiry asked of the nodes; default 10 s, cut to whole milliseconds.
@@ -78,6 +92,13 @@ impl LeaseRequest {
     /// if the holder has not released it. Default: no limit.
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = Some(limit);
+        self
+    }
+
+    /// With a fencing token, see [`Lease::fence`]; default without. Fenced and plain requests on one key
+    /// exclude each other.
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
         self
     }
 
@@ -128,9 +149,13 @@ impl LeaseRequest {
         {
             return Err(InvalidRequest::RenewalInterval { interval, ttl: self.ttl });
         }
-        let names = self.keys.iter().map(|key| key.within(&self.fleet.namespace));
+        let namespace = &self.fleet.namespace;
+        let names = self.keys.iter().map(|key| key.within(namespace));
+        let fenced = self.keys.iter().filter(|_| self.fenced);
+        let records = fenced.map(|key| [namespace, FENCES, key.as_bytes()].concat());
         Ok(Plan {
             names: names.collect(),
+            records: records.collect(),
             keys: self.keys.clone(),
             ttl,
             wait: self.wait,

@@ -44,7 +44,7 @@ impl Seats {
     pub(crate) fn set_answered(&mut self, node: usize, before: Seat, answer: &Answer) {
         self.0[node] = match answer {
             Ok(Vote::Yes) => Seat::Held,
-            Ok(Vote::No) => before,
+            Ok(Vote::No | Vote::Unfit(_)) => before,
             Err(error) if error.maybe_applied() => Seat::Maybe,
             Err(_) => before,
         };
@@ -56,7 +56,15 @@ impl Seats {
             (Ok(Vote::Yes), _) => self.0[node] = Seat::Held,
             (Ok(Vote::No), Seat::Never) => {}
             (Ok(Vote::No), _) => self.0[node] = Seat::Gone,
-            (Err(_), _) => {}
+            (Ok(Vote::Unfit(_)) | Err(_), _) => {}
+        }
+    }
+
+    /// `node` answered a SET that was sent once more: where it finds our own token it says yes.
+    pub(crate) fn set_again_answered(&mut self, node: usize, answer: &Answer) {
+        match (answer, self.0[node]) {
+            (Err(error), Seat::Never) if error.maybe_applied() => self.0[node] = Seat::Maybe,
+            _ => self.extend_answered(node, answer),
         }
     }
 
@@ -64,6 +72,11 @@ impl Seats {
     pub(crate) fn may_hold_quorum(&self) -> bool {
         let holders = self.0.iter().filter(|seat| matches!(seat, Seat::Held | Seat::Maybe));
         holders.count() >= quorum(self.0.len())
+    }
+
+    /// Whether any node holds or may hold it.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.0.iter().any(|seat| matches!(seat, Seat::Held | Seat::Maybe))
     }
 
     /// How many nodes do not hold it.

@@ -2,6 +2,8 @@
 
 #[path = "algorithm/acquire.rs"]
 mod acquire;
+#[path = "algorithm/fences.rs"]
+mod fences;
 #[path = "algorithm/guard.rs"]
 mod guard;
 #[path = "algorithm/heartbeat.rs"]

@@ -6,15 +6,19 @@ use std::sync::{Arc, LazyLock};
 use redis::{Cmd, RedisError, Script, Value};
 
 use super::{Answer, Command, Form, NodeError, NodeErrorKind, Target, Vote};
+use crate::proposal::Unfit;
+use crate::validity::Ttl;
 
 static ACQUIRE: LazyLock<Lua> = LazyLock::new(|| Lua::new(0, include_str!("lua/acquire.lua")));
 static EXTEND: LazyLock<Lua> = LazyLock::new(|| Lua::new(1, include_str!("lua/extend.lua")));
 static DELETE: LazyLock<Lua> = LazyLock::new(|| Lua::new(2, include_str!("lua/delete.lua")));
+static GRANT: LazyLock<Lua> = LazyLock::new(|| Lua::new(3, include_str!("lua/grant.lua")));
+static HEAL: LazyLock<Lua> = LazyLock::new(|| Lua::new(4, include_str!("lua/heal.lua")));
 
 /// Which scripts a connection has sent by their text. The first use is always by text: a NOSCRIPT would
 /// cost a deletion its place in the queue.
 #[derive(Debug, Default)]
-pub(super) struct Known([AtomicBool; 3]);
+pub(super) struct Known([AtomicBool; 5]);
 
 struct Lua {
     number: usize,
@@ -28,13 +32,27 @@ impl Lua {
     }
 
     fn call(&self, known: &Known, form: Form, target: &Target, ttl: Option<u64>) -> Cmd {
-        let mut cmd = sized(5 + target.keys.len(), target);
+        let mut cmd = self.begin(known, form, target);
+        cmd.arg(target.keys.len()).arg(&target.keys).arg(target.token.as_str()).arg(ttl);
+        cmd
+    }
+
+    fn begin(&self, known: &Known, form: Form, target: &Target) -> Cmd {
+        let mut cmd = sized(7 + 2 * target.keys.len(), target);
         let known = known.0[self.number].swap(true, Ordering::Relaxed);
         match form {
             Form::Best | Form::Script if known => cmd.arg("EVALSHA").arg(&self.hash),
             Form::Best | Form::Script | Form::ScriptText => cmd.arg("EVAL").arg(self.text),
         };
-        cmd.arg(target.keys.len()).arg(&target.keys).arg(target.token.as_str()).arg(ttl);
+        cmd
+    }
+
+    /// The same with a fence, and the keys of its records.
+    fn call_fenced(&self, known: &Known, form: Form, target: &Target, ttl: Ttl, fence: u64) -> Cmd {
+        let mut cmd = self.begin(known, form, target);
+        cmd.arg(target.keys.len() + target.records.len()).arg(&target.keys).arg(&target.records);
+        cmd.arg(target.token.as_str()).arg(ttl.millis()).arg(fence);
+        cmd.arg(u64::try_from(target.record_ttl.as_millis()).unwrap_or(u64::MAX));
         cmd
     }
 }
@@ -71,10 +89,16 @@ impl Native {
 pub(super) fn encode(command: &Command, form: Form, native: Native, known: &Known) -> Cmd {
     match command {
         Command::Ping => redis::cmd("PING"),
-        Command::Acquire { target, ttl } | Command::Heal { target, ttl } => match target.keys.as_slice() {
-            [key] => set(key, target, &["NX"], ttl.millis()),
-            _ => ACQUIRE.call(known, form, target, Some(ttl.millis())),
-        },
+        Command::Grant { target, ttl, fence } => GRANT.call_fenced(known, form, target, *ttl, *fence),
+        Command::Heal { target, ttl, fence: Some(fence) } => {
+            HEAL.call_fenced(known, form, target, *ttl, *fence)
+        }
+        Command::Acquire { target, ttl } | Command::Heal { target, ttl, fence: None } => {
+            match target.keys.as_slice() {
+                [key] => set(key, target, &["NX"], ttl.millis()),
+                _ => ACQUIRE.call(known, form, target, Some(ttl.millis())),
+            }
+        }
         Command::Extend { target, ttl, .. } => match target.keys.as_slice() {
             [key] if form == Form::Best && native.set_ifeq => {
                 set(key, target, &["IFEQ", target.token.as_str()], ttl.millis())
@@ -117,11 +141,21 @@ pub(super) fn decode(address: &Arc<str>, command: &Command, answer: Result<Value
         (Command::Ping, Ok(_)) => Ok(Vote::Yes),
         (_, Ok(Value::Okay | Value::Int(1))) => Ok(Vote::Yes),
         (_, Ok(Value::Nil | Value::Int(0))) => Ok(Vote::No),
-        (_, Ok(_)) => {
-            let reason = "an answer that makes no sense: is this a Redis server?";
-            Err(NodeError::new(address, NodeErrorKind::Unexpected, reason))
-        }
+        (Command::Grant { .. }, Ok(Value::Array(words))) => match words[..] {
+            [Value::Int(1), ..] => Ok(Vote::Yes),
+            [Value::Int(0), ..] => Ok(Vote::No),
+            [_, Value::Int(time), Value::Int(highest)] => {
+                Ok(Vote::Unfit(Unfit { time: time.unsigned_abs(), highest: highest.unsigned_abs() }))
+            }
+            _ => Err(nonsense(address)),
+        },
+        (_, Ok(_)) => Err(nonsense(address)),
     }
+}
+
+fn nonsense(address: &Arc<str>) -> NodeError {
+    let reason = "an answer that makes no sense: is this a Redis server?";
+    NodeError::new(address, NodeErrorKind::Unexpected, reason)
 }
 
 /// The form to try after `form` failed.

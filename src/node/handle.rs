@@ -244,7 +244,7 @@ impl Node {
             }
             Phase::Linked(link) => {
                 let young = link.too_young(command, &shared.address, now);
-                if let (Some(young), Command::Acquire { .. }) = (&young, command) {
+                if let (Some(young), Command::Acquire { .. } | Command::Grant { .. }) = (&young, command) {
                     return Reply::failed(shared, young.clone());
                 }
                 let pending = link.submit(command, Form::Best, None, now);
@@ -339,6 +339,11 @@ impl Node {
     pub(crate) fn status(&self) -> NodeStatus {
         let now = self.shared.clock.now();
         NodeStatus::of(&self.shared.address, &self.shared.lock(), self.shared.timing.node_timeout, now)
+    }
+
+    /// How far the node's clock is ahead of this machine's, in microseconds.
+    pub(crate) fn clock_ahead(&self) -> Option<i64> {
+        self.status().clock_ahead_micros
     }
 
     /// Why the node may not vote at all.

@@ -37,10 +37,12 @@ pub(crate) mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
 use crate::clock::Timestamp;
+use crate::proposal::Unfit;
 use crate::token::Token;
 use crate::validity::Ttl;
 
@@ -61,13 +63,24 @@ pub(crate) struct Target {
     /// Full names on the nodes; one, or several sorted ones for `lease_all`.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) token: Token,
+    /// Where the highest fence of each key is kept; none if the lease is not fenced.
+    pub(crate) records: Vec<Vec<u8>>,
+    /// How long the records are kept.
+    pub(crate) record_ttl: Duration,
     /// Set when release, drop or loss has begun: from then on nothing is sent but deletions.
     over: AtomicBool,
 }
 
 impl Target {
     pub(crate) fn new(keys: Vec<Vec<u8>>, token: Token) -> Self {
-        Self { keys, token, over: AtomicBool::new(false) }
+        Self { keys, token, records: Vec::new(), record_ttl: Duration::ZERO, over: AtomicBool::new(false) }
+    }
+
+    /// The same with a fence.
+    pub(crate) fn fenced(mut self, records: Vec<Vec<u8>>, record_ttl: Duration) -> Self {
+        self.records = records;
+        self.record_ttl = record_ttl;
+        self
     }
 
     /// No vote is sent for this target any more.
@@ -85,8 +98,10 @@ impl Target {
 pub(crate) enum Command {
     /// Set the keys if they are free: `SET key token NX PX ttl`.
     Acquire { target: Arc<Target>, ttl: Ttl },
-    /// The same on a node that lost or never had what a quorum holds.
-    Heal { target: Arc<Target>, ttl: Ttl },
+    /// The same with a fence, which is granted with the keys or not at all.
+    Grant { target: Arc<Target>, ttl: Ttl, fence: u64 },
+    /// The same on a node that lost or never had what a quorum holds; its fence goes along.
+    Heal { target: Arc<Target>, ttl: Ttl, fence: Option<u64> },
     /// Renew the TTL if the keys hold the token.
     Extend {
         target: Arc<Target>,
@@ -106,9 +121,10 @@ impl Command {
     /// Whether the command is a vote of a target that is over and must not be sent.
     fn is_over(&self) -> bool {
         match self {
-            Self::Acquire { target, .. } | Self::Heal { target, .. } | Self::Extend { target, .. } => {
-                target.is_over()
-            }
+            Self::Acquire { target, .. }
+            | Self::Grant { target, .. }
+            | Self::Heal { target, .. }
+            | Self::Extend { target, .. } => target.is_over(),
             Self::Delete { .. } | Self::Ping => false,
         }
     }
@@ -121,6 +137,8 @@ pub(crate) enum Vote {
     Yes,
     /// Not done: held by another, not held by us, not there.
     No,
+    /// Not done: the fence that was proposed does not fit.
+    Unfit(Unfit),
 }
 
 /// A vote, or why there is none.

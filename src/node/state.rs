@@ -94,7 +94,7 @@ impl Link {
         now: Timestamp,
     ) -> Option<NodeError> {
         let from = match command {
-            Command::Acquire { .. } => self.standing.votes,
+            Command::Acquire { .. } | Command::Grant { .. } => self.standing.votes,
             Command::Heal { .. } | Command::Extend { .. } => self.standing.renews,
             Command::Delete { .. } | Command::Ping => return None,
         };

@@ -229,7 +229,12 @@ async fn connect(
 ) -> Result<(Arc<dyn Connection>, Entered), NodeError> {
     let limit = shared.timing.silence();
     let connect = async {
+        let begun = shared.clock.now();
         let connection = connector.connect().await?;
+        if let Some(time) = connection.report().time {
+            let now = shared.clock.now();
+            shared.lock().clock.note(begun, now, time, shared.timing.max_ttl);
+        }
         kill_stale(shared, &*connection).await?;
         Ok(connection)
     };

@@ -14,8 +14,9 @@ use super::gate::{Gate, Request, Server};
 use crate::clock::Clock;
 use crate::config::Builder;
 use crate::node::{
-    Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role, Vote,
+    Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role, Target, Vote,
 };
+use crate::proposal::Unfit;
 use crate::redlock::Redlock;
 
 /// A set of nodes in memory.
@@ -44,6 +45,8 @@ struct State {
     links: HashMap<u64, CancellationToken>,
     requests: Vec<String>,
     marker: Option<Marker>,
+    /// The highest fence by its record.
+    fences: HashMap<Vec<u8>, u64>,
     /// By how many microseconds its clock was stepped forward.
     stepped: u64,
 }
@@ -106,6 +109,7 @@ impl MemoryNodes {
         if !keep {
             state.entries.clear();
             state.marker = None;
+            state.fences.clear();
         }
     }
 
@@ -159,10 +163,24 @@ impl State {
         self.entries.get(key).filter(|entry| Instant::now() < entry.expires)
     }
 
-    fn run(&mut self, command: &Command) -> Vote {
+    /// Runs `command` on a node whose TIME is `time`.
+    fn run(&mut self, command: &Command, time: u64) -> Vote {
         match command {
             Command::Ping => Vote::Yes,
-            Command::Acquire { target, ttl } | Command::Heal { target, ttl } => {
+            Command::Grant { target, ttl, fence } => {
+                let token = target.token.as_str();
+                if target.keys.iter().any(|key| self.live(key).is_some_and(|entry| entry.token != token)) {
+                    return Vote::No;
+                }
+                let highest = self.highest(target);
+                let most = (time + 1_000_000).max(highest + 1);
+                if *fence <= highest || *fence < time.saturating_sub(1_000_000) || *fence > most {
+                    return Vote::Unfit(Unfit { time, highest });
+                }
+                self.note_fence(target, *fence);
+                self.write(&target.keys, true, token, ttl.duration())
+            }
+            Command::Acquire { target, ttl } | Command::Heal { target, ttl, .. } => {
                 let token = target.token.as_str();
                 let free = |key: &Vec<u8>| self.live(key).is_none_or(|entry| entry.token == token);
                 let only = |key: &Vec<u8>| self.live(key).is_none();
@@ -171,6 +189,9 @@ impl State {
                 } else {
                     target.keys.iter().all(free)
                 };
+                if let (true, Command::Heal { fence: Some(fence), .. }) = (all, command) {
+                    self.note_fence(target, (*fence).max(self.highest(target)));
+                }
                 self.write(&target.keys, all, token, ttl.duration())
             }
             Command::Extend { target, ttl, .. } => {
@@ -186,6 +207,17 @@ impl State {
                 ours.iter().for_each(|key| drop(self.entries.remove(key)));
                 if ours.len() == target.keys.len() { Vote::Yes } else { Vote::No }
             }
+        }
+    }
+
+    fn highest(&self, target: &Target) -> u64 {
+        let records = target.records.iter().filter_map(|record| self.fences.get(record));
+        records.copied().max().unwrap_or(0)
+    }
+
+    fn note_fence(&mut self, target: &Target, fence: u64) {
+        for record in &target.records {
+            self.fences.insert(record.clone(), fence);
         }
     }
 
@@ -226,9 +258,10 @@ impl MemoryNode {
 
     /// Runs `command`, as the server does.
     pub(super) fn run(&self, command: &Command) -> Vote {
+        let time = self.time();
         let mut state = self.lock();
         state.note(command);
-        state.run(command)
+        state.run(command, time)
     }
 
     /// Notes a command that is answered without being run.
@@ -252,6 +285,7 @@ impl State {
         let (verb, target) = match command {
             Command::Ping => return,
             Command::Acquire { target, .. } => ("acquire", target),
+            Command::Grant { target, .. } => ("grant", target),
             Command::Heal { target, .. } => ("heal", target),
             Command::Extend { target, .. } => ("extend", target),
             Command::Delete { target } => ("delete", target),
