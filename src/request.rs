@@ -48,9 +48,9 @@ impl LeaseRequest {
         keys.sort();
         keys.dedup();
         Self {
+            ttl: DEFAULT_TTL.min(fleet.max_ttl),
             fleet,
             keys,
-            ttl: DEFAULT_TTL,
             wait: DEFAULT_WAIT,
             renewal: Renewal::Thirds,
             max_hold: None,
@@ -58,7 +58,8 @@ impl LeaseRequest {
         }
     }
 
-    /// The expiry asked of the nodes; default 10 s, cut to whole milliseconds.
+    /// The expiry asked of the nodes; default 10 s or `max_ttl` if that is
+    /// less, cut to whole milliseconds.
     ///
     /// From it drift (1 % + 2 ms) and the time of the round are taken off; what is left is the validity.
     /// A TTL that leaves none, or is above [`max_ttl`](crate::Builder::max_ttl), is

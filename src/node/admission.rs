@@ -46,6 +46,11 @@ pub enum NodeWarning {
         "another client uses other nodes or another max_ttl (or spells the addresses otherwise): such clients do not exclude each other"
     )]
     OtherFleet,
+    /// It does not tell when its memory is emptied: a failover and back within five seconds is not seen.
+    #[error(
+        "CLIENT TRACKING is forbidden or not known: a failover and back is seen only after five seconds; allow `+client`"
+    )]
+    NoTracking,
     /// Its clock was stepped forward under a lease: keys ran out early, and its answer did not count.
     #[error(
         "its clock was stepped forward by {gained:?}: let a daemon slew it, by less than 0.5 % (chrony: `maxslewrate 5000`)"
@@ -60,6 +65,8 @@ pub enum NodeWarning {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fleet<'a> {
     pub(crate) fingerprint: &'a str,
+    /// Of the node's address.
+    pub(crate) place: &'a str,
     /// All nodes answered without a marker, and each did so again after the last of them.
     pub(crate) is_new: bool,
 }
@@ -92,26 +99,39 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
     let (Some(marker), Some(time)) = (&report.marker, report.time) else {
         return by_uptime(report);
     };
-    let marker_of = |since, fingerprint: &str| Marker {
+    let replication = report.replication.as_deref().unwrap_or("-");
+    let marker_of = |since, fingerprint: &str, place: &str| Marker {
         run_id: run_id.clone(),
         since,
-        synced: report.synced(),
+        // What comes back after a restart may be a replica that took the place of its master.
+        synced: report.synced() && report.replicas.unwrap_or(0) == 0,
         fingerprint: fingerprint.to_owned(),
+        place: place.to_owned(),
+        replication: replication.to_owned(),
     };
     let (since, write) = match marker {
         // Overrides another client that did not see that the fleet is new.
-        _ if fleet.is_new => (0, Some(marker_of(0, fleet.fingerprint))),
+        _ if fleet.is_new => (0, Some(marker_of(0, fleet.fingerprint, fleet.place))),
         // It remembers; how it syncs may have been changed since.
-        Some(marker) if marker.run_id == *run_id => {
-            let now = marker_of(marker.since, &marker.fingerprint);
+        // One that was a replica since may have got its own marker back from its former replica.
+        Some(marker)
+            if marker.run_id == *run_id && !(report.was_replica && marker.replication != replication) =>
+        {
+            let now = marker_of(marker.since, &marker.fingerprint, &marker.place);
             (marker.since, (now != *marker).then_some(now))
         }
-        // It restarted with all that it had granted. One that was a replica has another's marker.
-        Some(marker) if marker.synced && report.synced() && !report.was_replica => {
-            (marker.since, Some(marker_of(marker.since, &marker.fingerprint)))
+        // It restarted with all that it had granted, unless the marker came with another's data.
+        Some(marker)
+            if marker.run_id != *run_id
+                && marker.synced
+                && report.synced()
+                && marker.place == fleet.place
+                && !report.was_replica =>
+        {
+            (marker.since, Some(marker_of(marker.since, &marker.fingerprint, fleet.place)))
         }
         // It lost its memory, or may have, or is new.
-        Some(_) | None => (time, Some(marker_of(time, fleet.fingerprint))),
+        Some(_) | None => (time, Some(marker_of(time, fleet.fingerprint, fleet.place))),
     };
     let other =
         marker.as_ref().is_some_and(|marker| !fleet.is_new && marker.fingerprint != fleet.fingerprint);
@@ -138,10 +158,17 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_000_000_000;
-    const OURS: Fleet<'_> = Fleet { fingerprint: "ours", is_new: false };
+    const OURS: Fleet<'_> = Fleet { fingerprint: "ours", place: "here", is_new: false };
 
     fn marker(run_id: &str, since: u64, synced: bool) -> Marker {
-        Marker { run_id: run_id.into(), since, synced, fingerprint: "ours".into() }
+        Marker {
+            run_id: run_id.into(),
+            since,
+            synced,
+            fingerprint: "ours".into(),
+            place: "here".into(),
+            replication: "r".into(),
+        }
     }
 
     fn report(synced: bool, marker: Option<Marker>) -> Report {
@@ -154,6 +181,7 @@ mod tests {
             appendonly: Some(synced),
             fsync: Some("always".into()),
             no_fsync_on_rewrite: Some(false),
+            replication: Some("r".into()),
             ..Report::default()
         }
     }
@@ -236,6 +264,25 @@ mod tests {
             let admitted = admit(&report, Fleet { is_new, ..OURS });
             assert_eq!(admitted, Admitted { age, write, warnings: Vec::new() }, "{line}");
         }
+    }
+
+    #[test]
+    fn markers_that_came_with_other_data_are_not_believed() {
+        let young = Some(Duration::ZERO);
+        let elsewhere = Marker { place: "there".into(), ..marker("old", 0, true) };
+        assert_eq!(admit(&report(true, Some(elsewhere)), OURS).age, young, "another node's data");
+        let before = Marker { replication: "before".into(), ..marker("now", 0, true) };
+        let back = Report { was_replica: true, ..report(true, Some(before.clone())) };
+        assert_eq!(admit(&back, OURS).age, young, "its own marker, from its former replica");
+        let trusted = admit(&report(true, Some(before)), OURS);
+        assert_eq!(trusted.age, None, "the id changes when a replica attaches, too");
+        assert_eq!(trusted.write, Some(marker("now", 0, true)));
+    }
+
+    #[test]
+    fn a_node_with_replicas_is_not_believed_after_a_restart() {
+        let with_replica = Report { replicas: Some(1), ..report(true, Some(marker("now", 0, true))) };
+        assert_eq!(admit(&with_replica, OURS).write, Some(marker("now", 0, false)));
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, PushInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::address::{Address, Place};
 use super::command::{self, Known, Native};
 use super::interview::{self, Question};
-use super::{Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report};
+use super::{Alarm, Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report};
 
 /// So many commands fit into the queue before a submission would have to wait for room.
 const QUEUE: usize = 1 << 20;
@@ -27,6 +28,8 @@ pub(crate) struct RedisConnector {
     name: Arc<str>,
     address: Address,
     namespace: Vec<u8>,
+    /// The server does not speak RESP3.
+    old_protocol: AtomicBool,
     /// Root certificates in PEM, in place of the system's.
     #[cfg(feature = "tls")]
     pub(crate) ca: Option<Arc<[u8]>>,
@@ -38,6 +41,7 @@ impl RedisConnector {
             name,
             address,
             namespace,
+            old_protocol: AtomicBool::new(false),
             #[cfg(feature = "tls")]
             ca: None,
         }
@@ -89,13 +93,25 @@ impl RedisConnector {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let config = AsyncConnectionConfig::new()
+        let alarm = Arc::new(Alarm::default());
+        let mut login = self.address.login.clone();
+        let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             // Overdue answers are the supervisor's business.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        let opened = MultiplexedConnection::new_with_config(&self.address.login, stream, config).await;
-        let (redis, driver) = opened.map_err(|error| command::failure(&self.name, &error))?;
+        if !self.old_protocol.load(Ordering::Relaxed) {
+            let alarm = alarm.clone();
+            config = config.set_push_sender(move |push: PushInfo| interview::heard(&alarm, &push));
+            login = login.set_protocol(ProtocolVersion::RESP3);
+        }
+        let opened = MultiplexedConnection::new_with_config(&login, stream, config).await;
+        let (redis, driver) = opened.map_err(|error| {
+            // Pushes need RESP3; a server that does not speak it serves without, from the next try on.
+            let refused = error.kind() == ErrorKind::RESP3NotSupported || error.code() == Some("NOPERM");
+            self.old_protocol.fetch_or(refused, Ordering::Relaxed);
+            command::failure(&self.name, &error)
+        })?;
         let gone = CancellationToken::new();
         let ending = gone.clone().drop_guard();
         let task = tokio::spawn(async move {
@@ -111,6 +127,7 @@ impl RedisConnector {
             known: Known::default(),
             report: Report::default(),
             namespace: self.namespace.clone(),
+            alarm,
         };
         connection.introduce().await?;
         Ok(Arc::new(connection))
@@ -119,7 +136,14 @@ impl RedisConnector {
 
 impl Connector for RedisConnector {
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Connection>, NodeError>> {
-        self.open().boxed()
+        async {
+            let new_protocol = !self.old_protocol.load(Ordering::Relaxed);
+            match self.open().await {
+                Err(_) if new_protocol && self.old_protocol.load(Ordering::Relaxed) => self.open().await,
+                opened => opened,
+            }
+        }
+        .boxed()
     }
 }
 
@@ -134,6 +158,7 @@ struct RedisConnection {
     known: Known,
     report: Report,
     namespace: Vec<u8>,
+    alarm: Arc<Alarm>,
 }
 
 impl RedisConnection {
@@ -215,6 +240,10 @@ impl Connection for RedisConnection {
 
     fn report(&self) -> &Report {
         &self.report
+    }
+
+    fn alarm(&self) -> &Arc<Alarm> {
+        &self.alarm
     }
 
     fn native(&self) -> Vec<&'static str> {

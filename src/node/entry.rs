@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::admission::{self, Admitted, Fleet};
+use super::admission::{self, Admitted};
 use super::handle::Shared;
 use super::state::Standing;
-use super::{Connection, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
+use super::{Connection, Marker, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
 use crate::clock::Timestamp;
 
 /// A node's age is measured by its clock and waited for by ours: 1 % for their rates.
@@ -23,12 +23,16 @@ pub(super) async fn enter(
     admitted.map_err(|refusal| refuse(shared, refusal))?;
     if !shared.timing.restart_guard {
         let now = shared.clock.now();
-        return Ok((Standing { votes: now, renews: now }, Vec::new()));
+        return Ok((Standing { votes: now, renews: now, marked: false }, Vec::new()));
     }
     let is_new = is_new_fleet(shared, connection, serial, &mut report).await?;
     let now = shared.clock.now();
-    let admitted = admission::admit(&report, Fleet { fingerprint: &shared.roster.fingerprint, is_new });
-    write(shared, connection, &report, admitted, now).await
+    let admitted = admission::admit(&report, shared.fleet(is_new));
+    let (standing, mut warnings) = write(shared, connection, &report, admitted, now).await?;
+    if !report.tracked {
+        warnings.push(NodeWarning::NoTracking);
+    }
+    Ok((standing, warnings))
 }
 
 fn refuse(shared: &Shared, refusal: Refusal) -> NodeError {
@@ -85,18 +89,19 @@ async fn write(
     now: Timestamp,
 ) -> Result<(Standing, Vec<NodeWarning>), NodeError> {
     let Admitted { mut age, write, mut warnings } = admitted;
+    let mut marked = write.is_some() || matches!(report.marker, Some(Some(_)));
     if let (Some(marker), Some(time)) = (write, report.time) {
         match connection.mark(&marker).await {
             Ok(stands) => age = admission::age(stands.since, time),
             Err(error) if error.kind() == NodeErrorKind::ConnectionLost => return Err(error),
             Err(_) => {
                 let unmarked = Report { marker: None, ..report.clone() };
-                let admitted = admission::admit(&unmarked, Fleet { fingerprint: "", is_new: false });
-                (age, warnings) = (admitted.age, admitted.warnings);
+                let admitted = admission::admit(&unmarked, shared.fleet(false));
+                (age, warnings, marked) = (admitted.age, admitted.warnings, false);
             }
         }
     }
-    Ok((standing(shared, age, now), warnings))
+    Ok((Standing { marked, ..standing(shared, age, now) }, warnings))
 }
 
 /// From when on the answers of a node of this age count.
@@ -109,40 +114,63 @@ pub(super) fn standing(shared: &Shared, age: Option<Duration>, now: Timestamp) -
         Some(_) | None => now,
     };
     let round = shared.timing.node_timeout + Duration::from_secs(1);
-    Standing { votes: from(shared.timing.max_ttl), renews: from(round) }
+    Standing { votes: from(shared.timing.max_ttl), renews: from(round), marked: true }
 }
 
-/// Looks at what may have changed: the node may have become a replica, or be known to be older than we
-/// thought. An error ends the connection; the next one is checked anew.
+/// Looks at what may have changed: the node may have become a replica, or lost its memory, or be known to be
+/// older than we thought. An error of kind `Refused` ends the connection; the next one is checked anew.
 pub(super) async fn look_again(
     shared: &Shared,
     connection: Arc<dyn Connection>,
     epoch: u64,
 ) -> Result<(), NodeError> {
     let asked = shared.clock.now();
+    let raised = connection.alarm().raised();
     let report = connection.look().await?;
-    admission::check_role(&report).map_err(|refusal| refuse(shared, refusal))?;
-    if report.replication != connection.report().replication {
-        let reason = "it was a replica in between, and is checked anew";
-        return Err(shared.error(NodeErrorKind::Refused, reason));
-    }
     let now = shared.clock.now();
-    let mut state = shared.lock();
-    if shared.timing.restart_guard
-        && state.link(epoch).is_some_and(|link| now < link.standing.votes)
-        && let (Some(Some(marker)), Some(time)) = (&report.marker, report.time)
-        && Some(&marker.run_id) == report.run_id.as_ref()
-    {
-        let standing = standing(shared, admission::age(marker.since, time), now);
-        if let Some(link) = state.link(epoch) {
-            link.standing.votes = link.standing.votes.min(standing.votes);
-            link.standing.renews = link.standing.renews.min(standing.renews);
+    admission::check_role(&report).map_err(|refusal| refuse(shared, refusal))?;
+    let anew = |what: &str| Err(shared.error(NodeErrorKind::Refused, format!("{what}: it is checked anew")));
+    if report.replication != connection.report().replication {
+        return anew("it may have been a replica in between");
+    }
+    let marked = shared.lock().link(epoch).is_some_and(|link| link.standing.marked);
+    if shared.timing.restart_guard && marked {
+        match &report.marker {
+            Some(Some(marker)) if Some(&marker.run_id) == report.run_id.as_ref() => {
+                follow(shared, &*connection, epoch, &report, marker, now).await?;
+            }
+            Some(_) => return anew("its memory was emptied"),
+            None => {}
         }
     }
+    let mut state = shared.lock();
     if let Some(time) = report.time {
         state.clock.note(asked, now, time, shared.timing.max_ttl);
     }
     state.round_trip = Some(now.since(asked));
     state.report = report;
+    connection.alarm().answer(raised);
+    Ok(())
+}
+
+/// Takes the node for as old as its marker says, which another client may have written.
+async fn follow(
+    shared: &Shared,
+    connection: &dyn Connection,
+    epoch: u64,
+    report: &Report,
+    marker: &Marker,
+    now: Timestamp,
+) -> Result<(), NodeError> {
+    if let (Some(time), Some(link)) = (report.time, shared.lock().link(epoch)) {
+        link.standing = standing(shared, admission::age(marker.since, time), now);
+    }
+    // A replica has come: what is there after a restart may be that.
+    if let Some(unsynced) = admission::admit(report, shared.fleet(false)).write {
+        match connection.mark(&unsynced).await {
+            Err(error) if error.kind() == NodeErrorKind::ConnectionLost => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
     Ok(())
 }

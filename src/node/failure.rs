@@ -34,6 +34,8 @@ pub enum NodeErrorKind {
     Slow,
     /// It restarted or is new, and may have forgotten leases that are still valid.
     Young,
+    /// Not counted: its memory was emptied since it was checked.
+    Emptied,
     /// It may not vote at all, see [`Refusal`](crate::Refusal).
     Refused,
     /// Not counted: its clock was stepped forward since it was last asked.

@@ -11,9 +11,10 @@ use super::state::{Phase, Queued, Standing, State};
 use super::status::NodeStatus;
 use super::supervisor::Supervisor;
 use super::{
-    Answer, Command, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, NodeWarning, Refusal, Reply,
-    Report, Roster, Target, Vote,
+    Answer, Command, Connector, Form, Heard, NodeError, NodeErrorKind, NodeWarning, Refusal, Reply, Report,
+    Roster, Target, Vote,
 };
+use super::{admission, marker};
 use crate::clock::{Clock, Timestamp};
 use crate::metrics;
 use crate::validity::drift;
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     /// The node's number among all nodes.
     pub(super) index: usize,
     pub(super) address: Arc<str>,
+    /// Of the address.
+    place: String,
     pub(super) roster: Arc<Roster>,
     pub(super) clock: Clock,
     pub(super) timing: Timing,
@@ -81,6 +84,11 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock; if it did, the state would still be whole.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// What is known of the node besides its report.
+    pub(super) fn fleet(&self, is_new: bool) -> admission::Fleet<'_> {
+        admission::Fleet { fingerprint: &self.roster.fingerprint, place: &self.place, is_new }
     }
 
     /// Enters the node as the server that `report` shows.
@@ -130,6 +138,13 @@ impl Shared {
                     Some(gained) => Err(self.stepped(&mut state, gained)),
                     None => answer,
                 }
+            }
+            (Command::Acquire { .. } | Command::Grant { .. }, Ok(Vote::Yes))
+                if self.timing.restart_guard
+                    && state.link(pending.epoch).is_some_and(|link| link.connection.alarm().is_raised()) =>
+            {
+                let reason = "its memory was emptied: it is checked anew";
+                Err(self.error(NodeErrorKind::Emptied, reason).after_sending())
             }
             _ => answer,
         }
@@ -203,6 +218,7 @@ impl Node {
         let now = clock.now();
         let shared = Arc::new(Shared {
             index,
+            place: marker::place(&address),
             address,
             roster,
             clock,
@@ -302,21 +318,20 @@ impl Node {
     /// Marks the node as one that remembers for ever.
     pub(crate) async fn adopt(&self) -> Result<(), NodeError> {
         let shared = &self.shared;
-        let (connection, epoch, run_id, synced) = {
+        let (connection, epoch, report) = {
             let state = shared.lock();
             let Phase::Linked(link) = &state.phase else { return Err(state.down_error(&shared.address)) };
-            (link.connection.clone(), link.epoch, state.report.run_id.clone(), state.report.synced())
+            (link.connection.clone(), link.epoch, state.report.clone())
         };
-        let unknown = || shared.error(NodeErrorKind::Server, "it does not tell its run_id (INFO)");
-        let run_id = run_id.ok_or_else(unknown)?;
-        let marker = Marker { run_id, since: 0, synced, fingerprint: shared.roster.fingerprint.clone() };
+        let unknown = || shared.error(NodeErrorKind::Server, "it keeps no marker (INFO, GET)");
+        let marker = admission::admit(&report, shared.fleet(true)).write.ok_or_else(unknown)?;
         let marking = shared.clock.within(shared.timing.silence(), connection.mark(&marker));
         marking.await.unwrap_or_else(|| Err(shared.overdue()))?;
         let now = shared.clock.now();
         let mut state = shared.lock();
         state.warnings.retain(|warning| *warning != NodeWarning::OtherFleet);
         if let Some(link) = state.link(epoch) {
-            link.standing = Standing { votes: now, renews: now };
+            link.standing = Standing { votes: now, renews: now, marked: true };
         }
         Ok(())
     }

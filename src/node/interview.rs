@@ -1,8 +1,12 @@
 //! What a new connection asks the node about itself, all in one round trip, and what is looked at again
 //! later.
 
-use redis::{Cmd, Value, from_redis_value};
+use std::collections::HashMap;
 
+use redis::aio::SendError;
+use redis::{Cmd, PushInfo, PushKind, Value, from_redis_value};
+
+use super::Alarm;
 use super::command::{Native, NativeDelete};
 use super::marker::{MARKER, Marker};
 use super::report::Report;
@@ -18,6 +22,7 @@ pub(super) enum Question {
     Role,
     Setting(&'static str),
     Time,
+    Tracking,
     Marker,
     Delex,
     Delifeq,
@@ -25,7 +30,7 @@ pub(super) enum Question {
 }
 
 /// Asked on a new connection. TIME and the marker last: they are to be as new as can be.
-pub(super) const ALL: [Question; 12] = [
+pub(super) const ALL: [Question; 13] = [
     Question::Client,
     Question::Info,
     Question::Role,
@@ -36,6 +41,7 @@ pub(super) const ALL: [Question; 12] = [
     Question::Delex,
     Question::Delifeq,
     Question::SetIfeq,
+    Question::Tracking,
     Question::Time,
     Question::Marker,
 ];
@@ -54,6 +60,12 @@ impl Question {
             Self::Role => ("ROLE", vec![]),
             Self::Setting(name) => ("CONFIG", vec![b"GET".to_vec(), name.into()]),
             Self::Time => ("TIME", vec![]),
+            // A broadcast of this one key, which needs no reading of it anew.
+            Self::Tracking => {
+                let words =
+                    ["TRACKING", "ON", "BCAST", "NOLOOP", "PREFIX"].map(|word| word.as_bytes().to_vec());
+                ("CLIENT", words.into_iter().chain([[namespace, MARKER].concat()]).collect())
+            }
             Self::Marker => ("GET", vec![[namespace, MARKER].concat()]),
             Self::Delex => ("DELEX", vec![probe, b"IFEQ".to_vec(), vec![]]),
             Self::Delifeq => ("DELIFEQ", vec![probe, vec![]]),
@@ -80,6 +92,7 @@ impl Question {
             Self::SetIfeq => native.set_ifeq = answer.is_some(),
             Self::Client => report.client = answer.and_then(|value| from_redis_value(value).ok()),
             Self::Time => report.time = answer.and_then(time),
+            Self::Tracking => report.tracked = answer.is_some(),
             Self::Info | Self::Replication => {
                 if let Some(text) = answer.and_then(|value| from_redis_value::<String>(value).ok()) {
                     report.info(&text);
@@ -93,8 +106,8 @@ impl Question {
                 }
             }
             Self::Setting(name) => {
-                let pair = answer.and_then(|value| from_redis_value::<Vec<String>>(value).ok());
-                if let Some([_, value]) = pair.as_deref() {
+                let pairs = answer.and_then(|value| from_redis_value::<HashMap<String, String>>(value).ok());
+                if let Some(value) = pairs.as_ref().and_then(|pairs| pairs.get(name)) {
                     report.setting(name, value);
                 }
             }
@@ -107,7 +120,7 @@ impl Question {
 pub(super) fn mark(namespace: &[u8], marker: &Marker) -> Cmd {
     let mut cmd = redis::cmd("EVAL");
     cmd.arg(include_str!("lua/mark.lua")).arg(1).arg([namespace, MARKER].concat());
-    cmd.arg(&marker.run_id).arg(marker.since).arg(marker.to_string());
+    cmd.arg(&marker.run_id).arg(marker.since).arg(&marker.replication).arg(marker.to_string());
     cmd
 }
 
@@ -125,4 +138,16 @@ pub(super) fn marker(answer: &Value) -> Option<Option<Marker>> {
 pub(super) fn time(answer: Value) -> Option<u64> {
     let (seconds, micros): (u64, u64) = from_redis_value(answer).ok()?;
     seconds.checked_mul(1_000_000)?.checked_add(micros)
+}
+
+/// Takes in what the server says without being asked.
+pub(super) fn heard(alarm: &Alarm, push: &PushInfo) -> Result<(), SendError> {
+    if push.kind == PushKind::Invalidate {
+        match push.data.first() {
+            // Of no key in particular: all are gone.
+            None | Some(Value::Nil) => alarm.emptied(),
+            Some(_) => alarm.marked(),
+        }
+    }
+    Ok(())
 }

@@ -18,18 +18,26 @@ pub(crate) struct Marker {
     pub(crate) synced: bool,
     /// Of the set of nodes and `max_ttl` of the client that wrote it.
     pub(crate) fingerprint: String,
+    /// Of the node's address: a marker that came with another node's data is not this one's.
+    pub(crate) place: String,
+    /// The node's replication id: it changes when a replica is made a master.
+    pub(crate) replication: String,
 }
 
 impl Marker {
     /// Reads a marker; anything else at the key is no marker.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split(' ').collect();
-        let [VERSION, run_id, since, synced, fingerprint] = words[..] else { return None };
+        let [VERSION, run_id, since, synced, fingerprint, place, replication] = words[..] else {
+            return None;
+        };
         Some(Self {
             run_id: run_id.to_owned(),
             since: since.parse().ok()?,
             synced: synced == "synced",
             fingerprint: fingerprint.to_owned(),
+            place: place.to_owned(),
+            replication: replication.to_owned(),
         })
     }
 }
@@ -37,7 +45,8 @@ impl Marker {
 impl fmt::Display for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let synced = if self.synced { "synced" } else { "unsynced" };
-        write!(f, "{VERSION} {} {} {synced} {}", self.run_id, self.since, self.fingerprint)
+        let Self { run_id, since, fingerprint, place, replication, .. } = self;
+        write!(f, "{VERSION} {run_id} {since} {synced} {fingerprint} {place} {replication}")
     }
 }
 
@@ -45,7 +54,15 @@ impl fmt::Display for Marker {
 pub(crate) fn fingerprint<'a>(addresses: impl IntoIterator<Item = &'a str>, max_ttl_millis: u128) -> String {
     let mut addresses: Vec<&str> = addresses.into_iter().collect();
     addresses.sort_unstable();
-    let text = format!("{} {max_ttl_millis}", addresses.join(" "));
+    hash(&format!("{} {max_ttl_millis}", addresses.join(" ")))
+}
+
+/// Tells places apart without naming them at the nodes.
+pub(crate) fn place(address: &str) -> String {
+    hash(address)
+}
+
+fn hash(text: &str) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);
     format!("{hash:016x}")
@@ -58,16 +75,28 @@ mod tests {
     #[test]
     fn a_marker_reads_back_as_it_was_written() {
         for (since, synced) in [(0, true), (1_796_065_102_989_667, false)] {
-            let marker = Marker { run_id: "abc".into(), since, synced, fingerprint: "f".into() };
+            let marker = Marker {
+                run_id: "abc".into(),
+                since,
+                synced,
+                fingerprint: "f".into(),
+                place: "p".into(),
+                replication: "r".into(),
+            };
             assert_eq!(Marker::parse(&marker.to_string()), Some(marker));
         }
     }
 
     #[test]
     fn what_is_no_marker_is_not_read_as_one() {
-        for text in
-            ["", "1", "2 run 0 synced f", "1 run x synced f", "1 run 0 synced f g", "1 run -1 synced f"]
-        {
+        for text in [
+            "",
+            "1",
+            "2 run 0 synced f p r",
+            "1 run x synced f p r",
+            "1 run 0 synced f p",
+            "1 run -1 synced f p r",
+        ] {
             assert_eq!(Marker::parse(text), None, "{text}");
         }
     }

@@ -13,10 +13,12 @@
 //! - `entry.rs`: what a new connection goes through before it may vote; `report.rs`, `marker.rs`,
 //!   `admission.rs`: who the node is, and since when it remembers (pure); `clock_watch.rs`: whether its
 //!   clock was stepped (pure); `roster.rs`: all nodes together
+//! - `alarm.rs`: what the server tells without being asked
 //! - `connection.rs`, `interview.rs`, `command.rs`, `address.rs`, `failure.rs`, `tls.rs`: Redis
 
 pub(crate) mod address;
 mod admission;
+mod alarm;
 mod clock_watch;
 mod command;
 pub(crate) mod connection;
@@ -47,6 +49,7 @@ use crate::token::Token;
 use crate::validity::Ttl;
 
 pub use admission::{NodeWarning, Refusal};
+pub(crate) use alarm::Alarm;
 pub use failure::{NodeError, NodeErrorKind};
 pub(crate) use handle::{Deletion, Node, Timing};
 pub(crate) use marker::Marker;
@@ -186,6 +189,9 @@ pub(crate) trait Connection: Send + Sync + 'static {
 
     /// What the node said of itself when the connection was made.
     fn report(&self) -> &Report;
+
+    /// What the server tells without being asked.
+    fn alarm(&self) -> &Arc<Alarm>;
 
     /// The native commands in use on it.
     fn native(&self) -> Vec<&'static str>;

@@ -40,6 +40,8 @@ pub(super) struct Standing {
     pub(super) votes: Timestamp,
     /// Its answers to renewals: no grant of a round that it may have forgotten is under way any more.
     pub(super) renews: Timestamp,
+    /// A marker stands at the node, so that one that is gone is a sign.
+    pub(super) marked: bool,
 }
 
 /// The connection in use.

@@ -134,6 +134,11 @@ impl Supervisor {
                         return;
                     }
                 }
+                () = connection.alarm().rung() => {
+                    if let Some(link) = self.shared.lock().link(epoch) {
+                        link.look_at_once();
+                    }
+                }
                 () = self.shared.wake.notified() => {}
                 () = tokio::time::sleep(pause.min(look_in)), if look.is_none() => {}
                 () = tokio::time::sleep(pause), if look.is_some() => {}

@@ -14,7 +14,8 @@ use super::gate::{Gate, Request, Server};
 use crate::clock::Clock;
 use crate::config::Builder;
 use crate::node::{
-    Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role, Target, Vote,
+    Alarm, Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role,
+    Target, Vote,
 };
 use crate::proposal::Unfit;
 use crate::redlock::Redlock;
@@ -252,6 +253,7 @@ impl MemoryNode {
             appendonly: Some(true),
             fsync: Some("always".to_owned()),
             no_fsync_on_rewrite: Some(false),
+            tracked: true,
             ..Report::default()
         }
     }
@@ -314,7 +316,7 @@ impl Connector for MemoryConnector {
         let report = Report { client: Some(client), ..self.0.report(run) };
         let closed = CancellationToken::new();
         let connection: Arc<dyn Connection> =
-            Arc::new(MemoryConnection { node, requests, dropped, closed, report });
+            Arc::new(MemoryConnection { node, requests, dropped, closed, report, alarm: Arc::default() });
         // A frozen server accepts connections and greets nobody.
         let mut gate = self.0.gate();
         async move {
@@ -334,6 +336,7 @@ struct MemoryConnection {
     /// The client has closed it.
     closed: CancellationToken,
     report: Report,
+    alarm: Arc<Alarm>,
 }
 
 impl Connection for MemoryConnection {
@@ -363,6 +366,10 @@ impl Connection for MemoryConnection {
 
     fn report(&self) -> &Report {
         &self.report
+    }
+
+    fn alarm(&self) -> &Arc<Alarm> {
+        &self.alarm
     }
 
     fn native(&self) -> Vec<&'static str> {
