@@ -46,6 +46,9 @@
 //!   that hold it stays up;
 //! - an attempt that failed or was dropped leaves no key behind on any node that can be reached again.
 //!
+//! With [`fenced`](LeaseRequest::fenced) each later holder's [`fence`](Lease::fence) is greater than every
+//! earlier one's, for the resource to check: see [`fence`](mod@fence).
+//!
 //! # How it works
 //!
 //! *Acquire* sends `SET key token NX PX ttl` to all nodes at once and decides at the quorum of the

@@ -24,7 +24,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_millis(300);
 const MORE: &str = "\
 What happens:
   CMD is started once the lease is held, as a process group of its own, with LEASEHOLD_KEY and
-  LEASEHOLD_TOKEN in its environment. The lease is renewed for as long as CMD runs, then released.
+  LEASEHOLD_TOKEN in its environment, and LEASEHOLD_FENCE with --fenced. The lease is renewed for as long as CMD runs, then released.
 
   When the lease is lost or cannot be renewed, the whole group gets TERM, and KILL after the grace, so
   that it is gone before the validity ends; the exit code is 76 then, whatever CMD says. What leaves the
@@ -71,6 +71,10 @@ pub(crate) struct RunArgs {
     /// How soon another may start if this machine dies; the lease is renewed at a third of it
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     ttl: Duration,
+
+    /// Pass a fencing token on in LEASEHOLD_FENCE: a number greater than that of every earlier holder
+    #[arg(long)]
+    fenced: bool,
 
     /// How long to wait while others hold the lease: 0 tries once, `forever` never gives up
     ///
@@ -141,7 +145,10 @@ async fn with_nodes(
 }
 
 async fn obtain(redlock: &Redlock, args: &RunArgs) -> Result<Lease, Failure> {
-    let request = redlock.lease(args.key.clone().into_vec()).ttl(args.ttl).wait(args.wait);
+    let mut request = redlock.lease(args.key.clone().into_vec()).ttl(args.ttl).wait(args.wait);
+    if args.fenced {
+        request = request.fenced();
+    }
     if !args.wait.is_zero() {
         return Ok(request.acquire().await?);
     }
@@ -169,6 +176,11 @@ async fn under_lease(
     }
     let mut command = Command::new(program);
     command.args(arguments).env("LEASEHOLD_KEY", &args.key).env("LEASEHOLD_TOKEN", lease.token().as_str());
+    match lease.fence() {
+        Some(fence) => command.env("LEASEHOLD_FENCE", fence.to_string()),
+        // That of a lease around this one is not of this one.
+        None => command.env_remove("LEASEHOLD_FENCE"),
+    };
     let supervisor = Supervisor::start(&mut command, redlock, lease, limits, signals).map_err(|error| {
         let code = if error.kind() == ErrorKind::NotFound { Code::NOT_FOUND } else { Code::NOT_EXECUTABLE };
         Failure::new(code, format!("cannot run `{}`: {error}", program.to_string_lossy()))

@@ -11,13 +11,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::gate::{Gate, Request, Server};
+use super::store::Store;
 use crate::clock::Clock;
 use crate::config::Builder;
 use crate::node::{
-    Alarm, Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role,
-    Target, Vote,
+    Alarm, Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role, Vote,
 };
-use crate::proposal::Unfit;
 use crate::redlock::Redlock;
 
 /// A set of nodes in memory.
@@ -29,15 +28,9 @@ pub struct MemoryNodes {
     clock: Clock,
 }
 
-/// A key at one node.
-struct Entry {
-    token: String,
-    expires: Instant,
-}
-
 #[derive(Default)]
 struct State {
-    entries: HashMap<Vec<u8>, Entry>,
+    store: Store,
     down: bool,
     /// Grows with each restart.
     run: u64,
@@ -46,8 +39,6 @@ struct State {
     links: HashMap<u64, CancellationToken>,
     requests: Vec<String>,
     marker: Option<Marker>,
-    /// The highest fence by its record.
-    fences: HashMap<Vec<u8>, u64>,
     /// By how many microseconds its clock was stepped forward.
     stepped: u64,
 }
@@ -108,32 +99,30 @@ impl MemoryNodes {
         state.down = false;
         state.run += 1;
         if !keep {
-            state.entries.clear();
+            state.store = Store::default();
             state.marker = None;
-            state.fences.clear();
         }
     }
 
     /// The value that stands at `key` on node `index`.
     pub fn value(&self, index: usize, key: &str) -> Option<String> {
-        self.nodes[index].lock().live(key.as_bytes()).map(|entry| entry.token.clone())
+        self.nodes[index].lock().store.live(key.as_bytes()).map(|entry| entry.token.clone())
     }
 
     /// How long `key` still stands on node `index`.
     pub fn expiry(&self, index: usize, key: &str) -> Option<Duration> {
         let state = self.nodes[index].lock();
-        state.live(key.as_bytes()).map(|entry| entry.expires.duration_since(Instant::now()))
+        state.store.live(key.as_bytes()).map(|entry| entry.expires.duration_since(Instant::now()))
     }
 
     /// Puts a value of somebody else at `key`.
     pub fn set(&self, index: usize, key: &str, value: &str, ttl: Duration) {
-        let entry = Entry { token: value.to_owned(), expires: Instant::now() + ttl };
-        self.nodes[index].lock().entries.insert(key.as_bytes().to_vec(), entry);
+        self.nodes[index].lock().store.set(key.as_bytes(), value, ttl);
     }
 
     /// Deletes `key`, as a FLUSHALL or an eviction would.
     pub fn remove(&self, index: usize, key: &str) {
-        self.nodes[index].lock().entries.remove(key.as_bytes());
+        self.nodes[index].lock().store.remove(key.as_bytes());
     }
 
     /// What node `index` has run or answered so far, oldest first: `acquire`, `extend`, `delete`, each
@@ -146,9 +135,7 @@ impl MemoryNodes {
     pub fn step_clock(&self, index: usize, by: Duration) {
         let mut state = self.nodes[index].lock();
         state.stepped += u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-        for entry in state.entries.values_mut() {
-            entry.expires = entry.expires.checked_sub(by).unwrap_or_else(Instant::now);
-        }
+        state.store.age(by);
     }
 
     /// Lets the lease clock jump ahead while timers stand still, as a suspended machine does.
@@ -156,81 +143,6 @@ impl MemoryNodes {
         if let Clock::Tokio { ahead, .. } = &self.clock {
             *ahead.lock().unwrap_or_else(PoisonError::into_inner) += time;
         }
-    }
-}
-
-impl State {
-    fn live(&self, key: &[u8]) -> Option<&Entry> {
-        self.entries.get(key).filter(|entry| Instant::now() < entry.expires)
-    }
-
-    /// Runs `command` on a node whose TIME is `time`.
-    fn run(&mut self, command: &Command, time: u64) -> Vote {
-        match command {
-            Command::Ping => Vote::Yes,
-            Command::Grant { target, ttl, fence } => {
-                let token = target.token.as_str();
-                if target.keys.iter().any(|key| self.live(key).is_some_and(|entry| entry.token != token)) {
-                    return Vote::No;
-                }
-                let highest = self.highest(target);
-                let most = (time + 1_000_000).max(highest + 1);
-                if *fence <= highest || *fence < time.saturating_sub(1_000_000) || *fence > most {
-                    return Vote::Unfit(Unfit { time, highest });
-                }
-                self.note_fence(target, *fence);
-                self.write(&target.keys, true, token, ttl.duration())
-            }
-            Command::Acquire { target, ttl } | Command::Heal { target, ttl, .. } => {
-                let token = target.token.as_str();
-                let free = |key: &Vec<u8>| self.live(key).is_none_or(|entry| entry.token == token);
-                let only = |key: &Vec<u8>| self.live(key).is_none();
-                let all = if target.keys.len() == 1 {
-                    target.keys.iter().all(only)
-                } else {
-                    target.keys.iter().all(free)
-                };
-                if let (true, Command::Heal { fence: Some(fence), .. }) = (all, command) {
-                    self.note_fence(target, (*fence).max(self.highest(target)));
-                }
-                self.write(&target.keys, all, token, ttl.duration())
-            }
-            Command::Extend { target, ttl, .. } => {
-                let token = target.token.as_str();
-                let all =
-                    target.keys.iter().all(|key| self.live(key).is_some_and(|entry| entry.token == token));
-                self.write(&target.keys, all, token, ttl.duration())
-            }
-            Command::Delete { target } => {
-                let token = target.token.as_str();
-                let held = |key: &&Vec<u8>| self.live(key).is_some_and(|entry| entry.token == token);
-                let ours: Vec<Vec<u8>> = target.keys.iter().filter(held).cloned().collect();
-                ours.iter().for_each(|key| drop(self.entries.remove(key)));
-                if ours.len() == target.keys.len() { Vote::Yes } else { Vote::No }
-            }
-        }
-    }
-
-    fn highest(&self, target: &Target) -> u64 {
-        let records = target.records.iter().filter_map(|record| self.fences.get(record));
-        records.copied().max().unwrap_or(0)
-    }
-
-    fn note_fence(&mut self, target: &Target, fence: u64) {
-        for record in &target.records {
-            self.fences.insert(record.clone(), fence);
-        }
-    }
-
-    fn write(&mut self, keys: &[Vec<u8>], allowed: bool, token: &str, ttl: Duration) -> Vote {
-        if !allowed {
-            return Vote::No;
-        }
-        let expires = Instant::now() + ttl;
-        for key in keys {
-            self.entries.insert(key.clone(), Entry { token: token.to_owned(), expires });
-        }
-        Vote::Yes
     }
 }
 
@@ -263,7 +175,7 @@ impl MemoryNode {
         let time = self.time();
         let mut state = self.lock();
         state.note(command);
-        state.run(command, time)
+        state.store.run(command, time)
     }
 
     /// Notes a command that is answered without being run.

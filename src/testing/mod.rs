@@ -17,6 +17,7 @@ mod memory;
 mod probe;
 mod proxy;
 mod server;
+mod store;
 mod watchdog;
 
 pub use error::TestingError;

@@ -202,3 +202,18 @@ async fn what_ends_by_itself_soon_after_the_command_is_let_finish() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
     assert_eq!(log.text(), "last words\n");
 }
+
+#[tokio::test]
+async fn a_fenced_command_has_a_greater_fence_than_the_one_before_it() {
+    let masters = five().await;
+    let mut last = 0;
+    for _ in 0..3 {
+        let ended = end_of(run(&masters, &["--fenced"], "job", "echo $LEASEHOLD_FENCE")).await;
+        let fence: u64 = ended.stdout.trim_end().parse().expect("a plain integer");
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+    }
+    let mut plain = run(&masters, &[], "job", "echo $LEASEHOLD_FENCE");
+    plain.env("LEASEHOLD_FENCE", "7");
+    assert_eq!(end_of(plain).await.stdout, "\n", "a plain one has none");
+}

@@ -1,0 +1,113 @@
+//! What a node in memory keeps, and how it runs commands: as the real servers and the scripts do.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::node::{Command, Target, Vote};
+use crate::proposal::Unfit;
+
+/// A key at one node.
+pub(super) struct Entry {
+    pub(super) token: String,
+    pub(super) expires: Instant,
+}
+
+#[derive(Default)]
+pub(super) struct Store {
+    entries: HashMap<Vec<u8>, Entry>,
+    /// The highest fence by its record.
+    fences: HashMap<Vec<u8>, u64>,
+}
+
+impl Store {
+    pub(super) fn live(&self, key: &[u8]) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| Instant::now() < entry.expires)
+    }
+
+    /// Runs `command` on a node whose TIME is `time`.
+    pub(super) fn run(&mut self, command: &Command, time: u64) -> Vote {
+        match command {
+            Command::Ping => Vote::Yes,
+            Command::Grant { target, ttl, fence } => {
+                let token = target.token.as_str();
+                if target.keys.iter().any(|key| self.live(key).is_some_and(|entry| entry.token != token)) {
+                    return Vote::No;
+                }
+                let highest = self.highest(target);
+                let most = (time + 1_000_000).max(highest + 1);
+                if *fence <= highest || *fence < time.saturating_sub(1_000_000) || *fence > most {
+                    return Vote::Unfit(Unfit { time, highest });
+                }
+                self.note_fence(target, *fence);
+                self.write(&target.keys, true, token, ttl.duration())
+            }
+            Command::Acquire { target, ttl } | Command::Heal { target, ttl, .. } => {
+                let token = target.token.as_str();
+                let free = |key: &Vec<u8>| self.live(key).is_none_or(|entry| entry.token == token);
+                let only = |key: &Vec<u8>| self.live(key).is_none();
+                let all = if target.keys.len() == 1 {
+                    target.keys.iter().all(only)
+                } else {
+                    target.keys.iter().all(free)
+                };
+                if let (true, Command::Heal { fence: Some(fence), .. }) = (all, command) {
+                    self.note_fence(target, (*fence).max(self.highest(target)));
+                }
+                self.write(&target.keys, all, token, ttl.duration())
+            }
+            Command::Extend { target, ttl, .. } => {
+                let token = target.token.as_str();
+                let all =
+                    target.keys.iter().all(|key| self.live(key).is_some_and(|entry| entry.token == token));
+                self.write(&target.keys, all, token, ttl.duration())
+            }
+            Command::Delete { target } => {
+                let token = target.token.as_str();
+                let held = |key: &&Vec<u8>| self.live(key).is_some_and(|entry| entry.token == token);
+                let ours: Vec<Vec<u8>> = target.keys.iter().filter(held).cloned().collect();
+                ours.iter().for_each(|key| drop(self.entries.remove(key)));
+                if ours.len() == target.keys.len() { Vote::Yes } else { Vote::No }
+            }
+        }
+    }
+
+    fn highest(&self, target: &Target) -> u64 {
+        let records = target.records.iter().filter_map(|record| self.fences.get(record));
+        records.copied().max().unwrap_or(0)
+    }
+
+    fn note_fence(&mut self, target: &Target, fence: u64) {
+        for record in &target.records {
+            self.fences.insert(record.clone(), fence);
+        }
+    }
+
+    fn write(&mut self, keys: &[Vec<u8>], allowed: bool, token: &str, ttl: Duration) -> Vote {
+        if !allowed {
+            return Vote::No;
+        }
+        let expires = Instant::now() + ttl;
+        for key in keys {
+            self.entries.insert(key.clone(), Entry { token: token.to_owned(), expires });
+        }
+        Vote::Yes
+    }
+
+    /// Puts a value of somebody else at `key`.
+    pub(super) fn set(&mut self, key: &[u8], value: &str, ttl: Duration) {
+        self.write(&[key.to_vec()], true, value, ttl);
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        self.entries.remove(key);
+    }
+
+    /// Lets every key run out so much earlier.
+    pub(super) fn age(&mut self, by: Duration) {
+        for entry in self.entries.values_mut() {
+            entry.expires = entry.expires.checked_sub(by).unwrap_or_else(Instant::now);
+        }
+    }
+}
