@@ -14,8 +14,9 @@ use crate::clock::Timestamp;
 
 /// How often a node is looked at: its role may change.
 const LOOK: Duration = Duration::from_secs(5);
-/// The same while it is young.
-const LOOK_YOUNG: Duration = Duration::from_secs(1);
+/// The same while it is young: soon at first, because another client may be about to write that it is not.
+const LOOK_YOUNG: Duration = Duration::from_millis(20);
+const LOOK_YOUNG_MAX: Duration = Duration::from_secs(1);
 
 /// A vote that waits for the first connection; its answer's future goes through the channel.
 pub(super) struct Queued {
@@ -58,6 +59,8 @@ pub(super) struct Link {
     pub(super) standing: Standing,
     /// When the node is looked at again.
     pub(super) look_at: Timestamp,
+    /// The pause after the next look, if it is young.
+    young_pause: Duration,
 }
 
 impl Link {
@@ -70,6 +73,7 @@ impl Link {
             slow: false,
             standing,
             look_at: now.after(LOOK),
+            young_pause: LOOK_YOUNG,
         }
     }
 
@@ -116,7 +120,8 @@ impl Link {
 
     /// The next look: at a young node soon, because another client may know that it is older.
     pub(super) fn looked(&mut self, now: Timestamp) {
-        let pause = if now < self.standing.votes { LOOK_YOUNG } else { LOOK };
+        let pause = if now < self.standing.votes { self.young_pause } else { LOOK };
+        self.young_pause = (self.young_pause * 2).min(LOOK_YOUNG_MAX);
         self.look_at = now.after(pause);
     }
 
