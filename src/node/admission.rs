@@ -117,7 +117,11 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
         Some(marker)
             if marker.run_id == *run_id && !(report.was_replica && marker.replication != replication) =>
         {
-            let now = marker_of(marker.since, &marker.fingerprint, &marker.place);
+            let mut now = marker_of(marker.since, &marker.fingerprint, &marker.place);
+            if !report.tells_synced() && report.replicas.unwrap_or(0) == 0 {
+                // Another client may know.
+                now.synced = marker.synced;
+            }
             (marker.since, (now != *marker).then_some(now))
         }
         // It restarted with all that it had granted, unless the marker came with another's data.

@@ -165,8 +165,10 @@ async fn follow(
     if let (Some(time), Some(link)) = (report.time, shared.lock().link(epoch)) {
         link.standing = standing(shared, admission::age(marker.since, time), now);
     }
-    // A replica has come: what is there after a restart may be that.
-    if let Some(unsynced) = admission::admit(report, shared.fleet(false)).write {
+    // A replica has come: what is there after a restart may be that. Raising it again is left to the next
+    // connection, or clients that know more and less of the node would write in turns.
+    let lowered = |write: &Marker| marker.synced && !write.synced;
+    if let Some(unsynced) = admission::admit(report, shared.fleet(false)).write.filter(lowered) {
         match connection.mark(&unsynced).await {
             Err(error) if error.kind() == NodeErrorKind::ConnectionLost => return Err(error),
             Ok(_) | Err(_) => {}

@@ -133,18 +133,17 @@ impl Shared {
             self.wake.notify_one();
         }
         match (&pending.command, &answer) {
+            (command, Ok(Vote::Yes))
+                if command.sets() && self.timing.restart_guard && pending.alarm.is_raised() =>
+            {
+                let reason = "its memory was emptied: it is checked anew";
+                Err(self.error(NodeErrorKind::Emptied, reason).after_sending())
+            }
             (Command::Extend { ttl, since, .. }, Ok(Vote::Yes)) => {
                 match state.clock.stepped(*since, drift(ttl.duration())) {
                     Some(gained) => Err(self.stepped(&mut state, gained)),
                     None => answer,
                 }
-            }
-            (Command::Acquire { .. } | Command::Grant { .. }, Ok(Vote::Yes))
-                if self.timing.restart_guard
-                    && state.link(pending.epoch).is_some_and(|link| link.connection.alarm().is_raised()) =>
-            {
-                let reason = "its memory was emptied: it is checked anew";
-                Err(self.error(NodeErrorKind::Emptied, reason).after_sending())
             }
             _ => answer,
         }

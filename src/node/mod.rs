@@ -121,6 +121,11 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Whether a yes says that the node now holds the keys.
+    fn sets(&self) -> bool {
+        matches!(self, Self::Acquire { .. } | Self::Grant { .. } | Self::Heal { .. } | Self::Extend { .. })
+    }
+
     /// Whether the command is a vote of a target that is over and must not be sent.
     fn is_over(&self) -> bool {
         match self {

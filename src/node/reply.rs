@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::handle::Shared;
-use super::{Answer, Command, Form, Heard, NodeError, NodeErrorKind};
+use super::{Alarm, Answer, Command, Form, Heard, NodeError, NodeErrorKind};
 use crate::clock::Timestamp;
 
 /// A command that was sent and has no answer yet.
@@ -18,6 +18,8 @@ pub(super) struct Pending {
     pub(super) answer: BoxFuture<'static, Heard>,
     pub(super) command: Command,
     pub(super) form: Form,
+    /// Of the connection that it was sent on, which may be gone when the answer is looked at.
+    pub(super) alarm: Arc<Alarm>,
     pub(super) sent: Timestamp,
     /// Of the connection that it was sent on.
     pub(super) epoch: u64,

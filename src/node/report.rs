@@ -53,6 +53,11 @@ impl Report {
             && self.no_fsync_on_rewrite == Some(false)
     }
 
+    /// Whether the node says how it writes to disk.
+    pub(crate) fn tells_synced(&self) -> bool {
+        self.appendonly.is_some() && self.fsync.is_some() && self.no_fsync_on_rewrite.is_some()
+    }
+
     /// Takes in the answer to INFO, or to a part of it.
     pub(crate) fn info(&mut self, text: &str) {
         let facts: HashMap<&str, &str> =

@@ -16,6 +16,8 @@ use crate::clock::Timestamp;
 const LOOK: Duration = Duration::from_secs(5);
 /// The same while it is young: soon at first, because another client may be about to write that it is not.
 const LOOK_YOUNG: Duration = Duration::from_millis(20);
+/// The least time between two looks, whatever happens at the node.
+const LOOK_APART: Duration = Duration::from_millis(20);
 const LOOK_YOUNG_MAX: Duration = Duration::from_secs(1);
 
 /// A vote that waits for the first connection; its answer's future goes through the channel.
@@ -59,6 +61,7 @@ pub(super) struct Link {
     pub(super) standing: Standing,
     /// When the node is looked at again.
     pub(super) look_at: Timestamp,
+    looked_at: Timestamp,
     /// The pause after the next look, if it is young.
     young_pause: Duration,
 }
@@ -73,6 +76,7 @@ impl Link {
             slow: false,
             standing,
             look_at: now.after(LOOK),
+            looked_at: now,
             young_pause: LOOK_YOUNG,
         }
     }
@@ -88,8 +92,9 @@ impl Link {
             self.heard = now;
         }
         self.outstanding += 1;
+        let alarm = self.connection.alarm().clone();
         let answer = self.connection.submit(command, form);
-        Pending { answer, command: command.clone(), form, sent: now, epoch: self.epoch, debt }
+        Pending { answer, command: command.clone(), form, alarm, sent: now, epoch: self.epoch, debt }
     }
 
     /// Why the node's answer to `command` would not count yet.
@@ -115,13 +120,14 @@ impl Link {
 
     /// The node is not what it was: looks at it without delay.
     pub(super) fn look_at_once(&mut self) {
-        self.look_at = self.heard;
+        self.look_at = self.looked_at.after(LOOK_APART);
     }
 
     /// The next look: at a young node soon, because another client may know that it is older.
     pub(super) fn looked(&mut self, now: Timestamp) {
         let pause = if now < self.standing.votes { self.young_pause } else { LOOK };
         self.young_pause = (self.young_pause * 2).min(LOOK_YOUNG_MAX);
+        self.looked_at = now;
         self.look_at = now.after(pause);
     }
 
