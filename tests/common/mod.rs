@@ -1,0 +1,97 @@
+//! What the tests on real servers share: masters, a client of them, and a look past the client.
+//!
+//! Nothing here sleeps where an event can be awaited: [`until`] asks again and again, with a deadline
+//! that a loaded machine keeps.
+
+// Each test file is a crate of its own and uses a part.
+#![allow(dead_code, unused_imports)]
+
+mod raw;
+
+use std::time::{Duration, Instant};
+
+use leasehold::testing::LocalMasters;
+use leasehold::{Builder, Lease, NodeState, Redlock};
+
+pub(crate) use raw::{Raw, holders, key_is, raw, raws, until_free, until_held_by_all, writes};
+
+/// Longer than anything takes on a loaded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks.
+const TICK: Duration = Duration::from_millis(5);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Five masters, the usual number.
+pub(crate) async fn five() -> LocalMasters {
+    LocalMasters::start(5).await.expect("five masters")
+}
+
+/// A client of `masters` for tests in which time plays no part: a busy machine is no dead node.
+pub(crate) async fn client(masters: &LocalMasters) -> Redlock {
+    connect(Redlock::builder().nodes(masters.urls()).node_timeout(secs(2))).await
+}
+
+/// Connects, and returns once every node is up.
+pub(crate) async fn connect(builder: Builder) -> Redlock {
+    let redlock = builder.connect().await.expect("connect");
+    until_all_up(&redlock).await;
+    redlock
+}
+
+pub(crate) async fn until_all_up(redlock: &Redlock) {
+    let all_up = async || redlock.nodes().iter().all(|node| node.state == NodeState::Up);
+    until("all nodes should be up", all_up).await;
+}
+
+/// A lease on `key` whose TTL no test outlives, so that nothing ends by running out.
+pub(crate) async fn hold(redlock: &Redlock, key: &str) -> Lease {
+    redlock.lease(key).ttl(secs(60)).acquire().await.expect("a free key is won")
+}
+
+/// Returns once `condition` holds; panics with `what` if it does not in time.
+pub(crate) async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
+    until_within(PATIENCE, what, condition).await;
+}
+
+/// Returns once `condition` holds, after how long; panics with `what` if it does not within `limit`.
+pub(crate) async fn until_within(
+    limit: Duration,
+    what: &str,
+    mut condition: impl AsyncFnMut() -> bool,
+) -> Duration {
+    let started = Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < limit, "{what}, within {limit:?}");
+        tokio::time::sleep(TICK).await;
+    }
+    started.elapsed()
+}
+
+/// Panics with `what` if `condition` fails at any look within `span`.
+pub(crate) async fn throughout(span: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while started.elapsed() < span {
+        assert!(condition().await, "{what}, and did not after {:?}", started.elapsed());
+        tokio::time::sleep(TICK * 4).await;
+    }
+}
+
+/// The value of `future`; panics with `what` if it takes too long.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    within(PATIENCE, what, future).await
+}
+
+/// The value of `future`; panics with `what` if it takes longer than `limit`.
+pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    let Ok(value) = tokio::time::timeout(limit, future).await else {
+        panic!("{what}, within {limit:?}");
+    };
+    value
+}
