@@ -6,6 +6,7 @@
 // Each test file is a crate of its own and uses a part.
 #![allow(dead_code, unused_imports)]
 
+mod proxied;
 mod raw;
 
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use leasehold::testing::LocalMasters;
 use leasehold::{Builder, Lease, NodeState, Redlock};
 
+pub(crate) use proxied::{Proxied, until_first_known_down};
 pub(crate) use raw::{Raw, holders, key_is, raw, raws, until_free, until_held_by_all, writes};
 
 /// Longer than anything takes on a loaded machine.
