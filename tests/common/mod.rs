@@ -8,6 +8,7 @@
 
 mod proxied;
 mod raw;
+mod relay;
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use leasehold::{Builder, Lease, NodeState, Redlock};
 
 pub(crate) use proxied::{Proxied, until_first_known_down};
 pub(crate) use raw::{Raw, holders, key_is, raw, raws, until_free, until_held_by_all, writes};
+pub(crate) use relay::Relay;
 
 /// Longer than anything takes on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -71,3 +71,34 @@ async fn a_dropped_lease_is_deleted_although_the_scripts_are_gone() {
         until_free(&masters, key).await;
     }
 }
+
+#[tokio::test]
+async fn the_first_deletion_on_a_server_keeps_its_place_before_what_is_asked_next() {
+    let masters = five().await;
+    let redlock = client(&masters).await;
+    for round in 0..3 {
+        let lease = hold(&redlock, "job").await;
+        until_held_by_all(&masters, "job", lease.token().as_str()).await;
+        drop(lease);
+        let next = redlock.lease("job").ttl(secs(60)).try_acquire().await.unwrap();
+        assert!(next.is_some(), "round {round}: refused by its own old key");
+    }
+}
+
+#[tokio::test]
+async fn the_first_deletion_on_a_server_takes_no_longer_than_others() {
+    let masters = five().await;
+    let mut fastest = std::time::Duration::MAX;
+    for _ in 0..5 {
+        for raw in raws(&masters) {
+            raw.tell(&["SCRIPT", "FLUSH"]).await;
+        }
+        let redlock = client(&masters).await;
+        let lease = hold(&redlock, "job").await;
+        until_held_by_all(&masters, "job", lease.token().as_str()).await;
+        drop(lease);
+        let free = async || holders(&masters, "job").await.iter().all(Option::is_none);
+        fastest = fastest.min(until_within(PATIENCE, "it should be deleted", free).await);
+    }
+    assert!(fastest < ms(100), "{fastest:?}");
+}
