@@ -6,6 +6,7 @@
 // Each test file is a crate of its own and uses a part.
 #![allow(dead_code, unused_imports)]
 
+mod monitor;
 mod proxied;
 mod raw;
 mod relay;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use leasehold::testing::LocalMasters;
 use leasehold::{Builder, Lease, NodeState, Redlock};
 
+pub(crate) use monitor::{Monitor, monitors, renewals};
 pub(crate) use proxied::{Proxied, until_first_known_down};
 pub(crate) use raw::{Raw, holders, key_is, raw, raws, until_free, until_held_by_all, writes};
 pub(crate) use relay::Relay;
@@ -57,6 +59,15 @@ pub(crate) async fn until_all_up(redlock: &Redlock) {
 /// A lease on `key` whose TTL no test outlives, so that nothing ends by running out.
 pub(crate) async fn hold(redlock: &Redlock, key: &str) -> Lease {
     redlock.lease(key).ttl(secs(60)).acquire().await.expect("a free key is won")
+}
+
+/// Returns once all nodes have said that they hold the lease: right after it was won, the answers of some
+/// were not waited for, and what they say later is no denial.
+pub(crate) async fn until_all_have_said_so(masters: &LocalMasters, lease: &Lease) {
+    until_held_by_all(masters, lease.key().as_bytes(), lease.token().as_str()).await;
+    lease.extend(lease.remaining()).await.expect("all is well");
+    // Two answers may be outstanding, for a moment.
+    tokio::time::sleep(ms(200)).await;
 }
 
 /// Returns once `condition` holds; panics with `what` if it does not in time.
