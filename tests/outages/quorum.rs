@@ -145,7 +145,7 @@ async fn connect_does_not_need_the_nodes_and_they_are_taken_in_when_they_come() 
     let redlock = soon("connect should not hang", connecting).await.unwrap();
     assert!(redlock.nodes().iter().all(|node| node.state == NodeState::Down));
     let refused = redlock.lease("job").try_acquire().await.unwrap_err();
-    let names: Vec<String> = (0..3).map(|index| masters.addr(index).to_string()).collect();
+    let names: Vec<String> = (0..5).map(|index| masters.addr(index).to_string()).collect();
     assert_named(&too_few(refused), &names, &[NodeErrorKind::Unreachable]);
     for index in 0..5 {
         masters.restart(index).await.unwrap();
