@@ -68,16 +68,16 @@ fn tell(what: impl std::fmt::Display) {
 }
 
 /// Holds the lease until it is lost, and then tries to use it all the same.
-async fn hold_and_tell(nodes: Vec<String>) {
+async fn hold_and_tell(nodes: Vec<String>, ttl: Duration) {
     let redlock = connect(Redlock::builder().nodes(nodes).node_timeout(ms(300))).await;
-    let lease = redlock.lease("job").ttl(TTL).acquire().await.unwrap();
+    let lease = redlock.lease("job").ttl(ttl).acquire().await.unwrap();
     tell(lease.token());
     let lost = lease.lost().await;
     tell(format_args!("lost: {lost}"));
     assert!(!lease.is_valid() && lease.remaining().is_zero());
-    assert!(lease.extend(TTL).await.is_err());
+    assert!(lease.extend(ttl).await.is_err());
     // A heartbeat that outlived its lease would show.
-    tokio::time::sleep(TTL).await;
+    tokio::time::sleep(ttl).await;
     assert!(lease.release().await.is_err());
     tokio::time::sleep(ms(500)).await;
     tell("all was refused");
@@ -86,7 +86,7 @@ async fn hold_and_tell(nodes: Vec<String>) {
 #[tokio::test]
 async fn learns_that_it_lost_and_does_nothing_to_the_next_holder() {
     if let Some(nodes) = nodes_of_holder() {
-        return hold_and_tell(nodes).await;
+        return hold_and_tell(nodes, TTL).await;
     }
     let masters = five().await;
     let redlock = client(&masters).await;
@@ -127,7 +127,7 @@ async fn learns_that_it_lost_and_does_nothing_to_the_next_holder() {
 #[tokio::test]
 async fn stopped_for_less_than_its_validity_goes_on() {
     if let Some(nodes) = nodes_of_holder() {
-        return hold_and_tell(nodes).await;
+        return hold_and_tell(nodes, TTL).await;
     }
     let masters = five().await;
     let name = "drops::process::stopped_for_less_than_its_validity_goes_on";
@@ -144,4 +144,27 @@ async fn stopped_for_less_than_its_validity_goes_on() {
     let crashed = std::time::Instant::now();
     until_free(&masters, "job").await;
     assert!(crashed.elapsed() < TTL + secs(1), "{:?}: a dead holder's key is free", crashed.elapsed());
+}
+
+/// Its timers say that all nodes have been silent, and its sockets hold their answers.
+#[tokio::test]
+async fn stopped_for_longer_than_a_silent_node_is_waited_for_goes_on() {
+    const LONG: Duration = secs(12);
+    if let Some(nodes) = nodes_of_holder() {
+        return hold_and_tell(nodes, LONG).await;
+    }
+    let masters = five().await;
+    let name = "drops::process::stopped_for_longer_than_a_silent_node_is_waited_for_goes_on";
+    let mut holder = Holder::start(name, &masters.urls());
+    let token = holder.tells().await;
+    until_held_by_all(&masters, "job", &token).await;
+    for _ in 0..2 {
+        holder.signal(Signal::STOP);
+        tokio::time::sleep(secs(5)).await;
+        holder.signal(Signal::CONT);
+        throughout(secs(5), "it should keep its key", async || key_is(&masters, "job", &token).await).await;
+    }
+    for raw in raws(&masters) {
+        assert!(raw.pttl("job").await > 5_000, "it goes on renewing");
+    }
 }

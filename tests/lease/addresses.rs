@@ -53,6 +53,49 @@ async fn sockets_and_ports_serve_side_by_side() {
 }
 
 #[tokio::test]
+async fn unix_sockets_take_a_password_and_the_number_of_a_database() {
+    let builder = LocalMasters::builder().unix_sockets(true).arg("--requirepass", SPECIAL);
+    let masters = builder.start().await.unwrap();
+    let query = format!("?pass={}&db=3", percent(SPECIAL));
+    let urls = (0..5).map(|index| masters.unix_url(index).unwrap() + &query);
+    let redlock = connect(Redlock::builder().nodes(urls).node_timeout(secs(2))).await;
+    let login = format!(":{}", percent(SPECIAL));
+    let raws = masters.urls().into_iter().map(|url| Raw::new(&(with_login(&url, &login) + "/3")));
+    serves(&redlock, &raws.collect::<Vec<_>>()).await;
+    assert!(!format!("{redlock:?}").contains(SPECIAL));
+}
+
+#[tokio::test]
+async fn names_of_hosts_are_resolved() {
+    let masters = five().await;
+    let urls = masters.urls().into_iter().map(|url| url.replace("127.0.0.1", "localhost"));
+    let redlock = connect(Redlock::builder().nodes(urls).node_timeout(secs(2))).await;
+    serves(&redlock, &raws(&masters)).await;
+    assert!(redlock.nodes().iter().all(|node| node.address.starts_with("localhost:")));
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_knows_and_a_server_that_is_no_redis_do_not_disturb_the_others() {
+    let masters = LocalMasters::start(3).await.unwrap();
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let other_url = format!("redis://{}", other.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = other.accept().await {
+            let _ =
+                tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let urls = masters.urls().into_iter().chain([other_url, "redis://no-such-host.invalid:6379".to_owned()]);
+    let redlock = Redlock::builder().nodes(urls).node_timeout(secs(2)).connect().await.unwrap();
+    serves(&redlock, &raws(&masters)).await;
+    for node in &redlock.nodes()[3..] {
+        assert_ne!(node.state, NodeState::Up, "{node:?}");
+    }
+    let told = async || redlock.nodes()[3..].iter().all(|node| node.last_error.is_some());
+    until("both should say what is wrong", told).await;
+}
+
+#[tokio::test]
 async fn a_password_with_special_characters_is_percent_decoded() {
     let masters = LocalMasters::builder().arg("--requirepass", SPECIAL).start().await.unwrap();
     let login = format!(":{}", percent(SPECIAL));

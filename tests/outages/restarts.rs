@@ -1,4 +1,4 @@
-//! A lease lives through the restart of every master, one after the other.
+//! Masters that crash and connections that break, one after the other: the lease lives through it.
 
 use futures::FutureExt as _;
 
@@ -80,4 +80,45 @@ async fn a_crash_of_two_masters_at_once_and_for_long_is_lived_through() {
     masters.restart_empty(4).await.unwrap();
     until_held_by_all(&masters, "job", lease.token().as_str()).await;
     assert!(lease.is_valid() && lost.now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn a_lease_lives_through_connections_that_break_all_the_time() {
+    let proxied = Proxied::start().await;
+    let redlock = proxied.client(ms(500)).await;
+    let lease = redlock.lease("job").ttl(secs(3)).renew_every(ms(100)).acquire().await.unwrap();
+    let (lost, token) = (lease.lost(), lease.token().to_string());
+    until_held_by_all(&proxied.masters, "job", &token).await;
+    for round in 0..40 {
+        proxied.proxies[round % 5].cut();
+        tokio::time::sleep(ms(100)).await;
+    }
+    // All at once, too.
+    proxied.proxies.iter().for_each(leasehold::testing::FaultProxy::cut);
+    tokio::time::sleep(secs(4)).await;
+    assert!(lease.is_valid() && lost.now_or_never().is_none(), "it was never lost");
+    assert!(key_is(&proxied.masters, "job", &token).await);
+    for raw in raws(&proxied.masters) {
+        // The client's connection, and the one that asks.
+        let few = async || raw.info("connected_clients").await == "2";
+        until("broken connections should not pile up", few).await;
+    }
+    lease.release().await.unwrap();
+    until_free(&proxied.masters, "job").await;
+}
+
+#[tokio::test]
+async fn connections_that_were_given_up_do_not_pile_up() {
+    let masters = five().await;
+    let redlock = connect(leasehold::Redlock::builder().nodes(masters.urls()).node_timeout(ms(200))).await;
+    masters.pause(0).await.unwrap();
+    let lease = hold(&redlock, "job").await;
+    // Over several connections and tries to make one.
+    tokio::time::sleep(secs(9)).await;
+    masters.resume(0).unwrap();
+    until_all_up(&redlock).await;
+    let raw = raw(&masters, 0);
+    until("only one should be left", async || raw.info("connected_clients").await == "2").await;
+    lease.release().await.unwrap();
+    until_free(&masters, "job").await;
 }

@@ -142,3 +142,30 @@ async fn an_attempt_dropped_while_they_stand_still_leaves_nothing() {
     thaw(&masters).await;
     no_key_stays(&masters).await;
 }
+
+#[tokio::test]
+async fn deletions_that_had_to_be_repeated_end_once_nothing_can_be_under_way() {
+    const DELETIONS: [&str; 5] = ["del", "delex", "delifeq", "eval", "evalsha"];
+    let masters = five().await;
+    for raw in raws(&masters) {
+        raw.tell(&["ACL", "SETUSER", "worker", "on", ">secret", "~*", "+@all", "-client"]).await;
+    }
+    let urls = masters.urls().into_iter().map(|url| url.replace("redis://", "redis://worker:secret@"));
+    let builder = Redlock::builder().nodes(urls).node_timeout(ms(300)).max_ttl(secs(3));
+    let redlock = connect(builder).await;
+    for index in 0..3 {
+        masters.pause(index).await.unwrap();
+    }
+    let refused = redlock.lease("job").ttl(secs(3)).try_acquire().await;
+    assert!(matches!(refused, Err(AcquireError::NoQuorum(_))), "{refused:?}");
+    tokio::time::sleep(secs(4)).await;
+    thaw(&masters).await;
+    until_all_up(&redlock).await;
+    assert!(redlock.nodes()[..3].iter().any(|node| node.owed > 0), "a SET may still come");
+    until("nothing should be owed in the end", async || redlock.nodes().iter().all(|node| node.owed == 0))
+        .await;
+    let raw = raw(&masters, 0);
+    let before = raw.calls(&DELETIONS).await;
+    tokio::time::sleep(ms(1_500)).await;
+    assert_eq!(raw.calls(&DELETIONS).await, before);
+}
