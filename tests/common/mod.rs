@@ -18,7 +18,7 @@ use leasehold::{Builder, Lease, NodeState, Redlock};
 
 pub(crate) use monitor::{Monitor, monitors, renewals};
 pub(crate) use proxied::{Proxied, until_first_known_down};
-pub(crate) use raw::{Raw, holders, key_is, raw, raws, until_free, until_held_by_all, writes};
+pub(crate) use raw::{Raw, holders, key_is, raw, raws, until_empty, until_free, until_held_by_all, writes};
 pub(crate) use relay::Relay;
 
 /// Longer than anything takes on a loaded machine.
@@ -34,9 +34,22 @@ pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Five masters, the usual number.
+/// Five masters, the usual number, that know each other's client.
 pub(crate) async fn five() -> LocalMasters {
-    LocalMasters::start(5).await.expect("five masters")
+    fleet(5).await
+}
+
+/// Masters that have served before: a client has met them all and found that none has forgotten anything.
+/// Only so do they vote for one who meets some of them, or finds one that cannot vote.
+pub(crate) async fn fleet(count: usize) -> LocalMasters {
+    let masters = LocalMasters::start(count).await.expect("local masters");
+    found(masters.urls()).await;
+    masters
+}
+
+/// Makes a fleet of new masters, as the first client of all of them does.
+pub(crate) async fn found(urls: impl IntoIterator<Item = String>) {
+    connect(Redlock::builder().nodes(urls).node_timeout(secs(2))).await.close().await;
 }
 
 /// A client of `masters` for tests in which time plays no part: a busy machine is no dead node.

@@ -96,6 +96,17 @@ pub(crate) async fn key_is(masters: &LocalMasters, key: impl AsRef<[u8]>, value:
     holders(masters, key).await.iter().all(|stands| stands.as_deref() == Some(value))
 }
 
+/// Returns once no master has any key but the library's own.
+pub(crate) async fn until_empty(masters: &LocalMasters) {
+    for raw in raws(masters) {
+        let empty = async || {
+            let keys: Vec<Vec<u8>> = raw.ask(&["KEYS", "*"]).await;
+            keys.iter().all(|key| key.starts_with(b"leasehold:"))
+        };
+        until("no key should be left", empty).await;
+    }
+}
+
 /// Returns once `value` stands at `key` on all masters: the lease is won at the quorum, the rest follows.
 pub(crate) async fn until_held_by_all(masters: &LocalMasters, key: impl AsRef<[u8]>, value: &str) {
     let key = key.as_ref();

@@ -122,10 +122,10 @@ async fn carry(
             },
         }
         let now = *control.borrow();
-        if number < now.reset {
-            if let Some(client) = client.take() {
-                let _ = socket2::SockRef::from(&client).set_linger(Some(std::time::Duration::ZERO));
-            }
+        if number < now.reset
+            && let Some(client) = client.take()
+        {
+            let _ = socket2::SockRef::from(&client).set_linger(Some(std::time::Duration::ZERO));
         }
         if let Some(client) = &mut client {
             let _ = client.write_all(&answers).await;

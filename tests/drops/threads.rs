@@ -181,8 +181,6 @@ fn a_hundred_at_once_from_many_threads() {
         for thread in threads.collect::<Vec<_>>() {
             thread.join().unwrap();
         }
-        for raw in raws(&masters) {
-            until("all should be deleted", async || raw.ask::<u64>(&["DBSIZE"]).await == 0).await;
-        }
+        until_empty(&masters).await;
     });
 }

@@ -76,7 +76,7 @@ async fn names_of_hosts_are_resolved() {
 
 #[tokio::test]
 async fn a_name_that_nobody_knows_and_a_server_that_is_no_redis_do_not_disturb_the_others() {
-    let masters = LocalMasters::start(3).await.unwrap();
+    let masters = fleet(3).await;
     let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let other_url = format!("redis://{}", other.local_addr().unwrap());
     tokio::spawn(async move {
@@ -168,6 +168,7 @@ fn shows_no_password(shown: &str) {
 #[tokio::test]
 async fn a_wrong_password_for_one_of_five_is_named_and_the_other_four_serve() {
     let masters = LocalMasters::builder().arg("--requirepass", "right-one").start().await.unwrap();
+    found(some_wrong(&masters, 0)).await;
     let urls = some_wrong(&masters, 1);
     let builder = Redlock::builder().nodes(&urls).node_timeout(secs(2));
     shows_no_password(&format!("{builder:?}"));
@@ -191,6 +192,7 @@ async fn a_wrong_password_for_one_of_five_is_named_and_the_other_four_serve() {
 #[tokio::test]
 async fn wrong_and_missing_passwords_for_a_quorum_are_named_node_by_node() {
     let masters = LocalMasters::builder().arg("--requirepass", "right-one").start().await.unwrap();
+    found(some_wrong(&masters, 0)).await;
     let missing = masters.urls().into_iter().take(3).chain(some_wrong(&masters, 3).into_iter().skip(3));
     for urls in [some_wrong(&masters, 3), missing.collect()] {
         let redlock = Redlock::builder().nodes(&urls).node_timeout(secs(2)).connect().await.unwrap();

@@ -13,7 +13,7 @@ struct One {
 
 impl One {
     async fn start() -> Self {
-        let masters = LocalMasters::start(1).await.unwrap();
+        let masters = fleet(1).await;
         let redlock = client(&masters).await;
         Self { masters, redlock }
     }

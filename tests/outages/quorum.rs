@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::testing::LocalMasters;
 use leasehold::{AcquireError, NodeErrorKind, NodeState, Redlock, TooFewNodes};
 
 use crate::common::*;
@@ -190,7 +189,7 @@ async fn a_node_is_back_soon_after_its_server() {
 
 #[tokio::test]
 async fn a_silent_node_is_well_again_as_soon_as_it_answers() {
-    let masters = LocalMasters::start(5).await.unwrap();
+    let masters = five().await;
     let redlock = connect(Redlock::builder().nodes(masters.urls()).node_timeout(ms(200))).await;
     for _ in 0..3 {
         masters.pause(0).await.unwrap();

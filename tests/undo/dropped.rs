@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::Redlock;
-use leasehold::testing::{Direction, LocalMasters};
+use leasehold::testing::Direction;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -15,13 +15,6 @@ fn dice() -> StdRng {
     let seed = named.unwrap_or_else(|| rand::rng().random());
     println!("LEASEHOLD_SEED={seed}");
     StdRng::seed_from_u64(seed)
-}
-
-/// Returns once no master has any key.
-async fn until_empty(masters: &LocalMasters) {
-    for raw in raws(masters) {
-        until("no key should be left", async || raw.ask::<u64>(&["DBSIZE"]).await == 0).await;
-    }
 }
 
 async fn until_nothing_owed(redlock: &Redlock) {
