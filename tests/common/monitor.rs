@@ -22,7 +22,7 @@ pub(crate) async fn monitors(masters: &LocalMasters) -> Vec<Monitor> {
 }
 
 impl Monitor {
-    async fn start(masters: &LocalMasters, index: usize) -> Self {
+    pub(crate) async fn start(masters: &LocalMasters, index: usize) -> Self {
         let mut stream = TcpStream::connect(masters.addr(index)).await.expect("connect");
         stream.write_all(b"MONITOR\r\n").await.expect("ask for MONITOR");
         let mut lines = BufReader::new(stream).lines();

@@ -119,3 +119,61 @@ async fn a_renewal_that_failed_is_tried_again_soon_enough() {
     assert!(lost.now_or_never().is_none());
     assert!(key_is(&masters, "job", lease.token().as_str()).await);
 }
+
+/// Counts what a healthy master is asked while `silent` masters stand still and `down` are gone.
+async fn renewals_beside(silent: usize, down: usize) {
+    let masters = five().await;
+    let redlock = connect(leasehold::Redlock::builder().nodes(masters.urls()).node_timeout(ms(300))).await;
+    let lease = redlock.lease("job").ttl(secs(2)).acquire().await.unwrap();
+    let lost = lease.lost();
+    until_all_have_said_so(&masters, &lease).await;
+    for index in 0..silent {
+        masters.pause(index).await.unwrap();
+    }
+    for index in silent..silent + down {
+        masters.kill(index).await.unwrap();
+    }
+    let mut monitor = Monitor::start(&masters, 4).await;
+    let started = std::time::Instant::now();
+    let mut longest = std::time::Duration::ZERO;
+    while started.elapsed() < secs(5) {
+        let asleep = std::time::Instant::now();
+        tokio::time::sleep(ms(10)).await;
+        longest = longest.max(asleep.elapsed());
+    }
+    let count = monitor.renewals(lease.token().as_str()).await;
+    println!("{count} renewals; the runtime was held up for {longest:?}");
+    // Eight, and some for a loaded machine.
+    assert!((5..=16).contains(&count), "{count} renewals in 5 s");
+    assert!(longest < ms(700), "the runtime was held up for {longest:?}");
+    assert!(lease.is_valid() && lost.now_or_never().is_none());
+}
+
+#[tokio::test]
+async fn a_silent_node_does_not_change_the_pace() {
+    renewals_beside(1, 0).await;
+}
+
+#[tokio::test]
+async fn a_silent_node_and_one_that_is_down_do_not_change_the_pace() {
+    renewals_beside(1, 1).await;
+}
+
+#[tokio::test]
+async fn two_silent_nodes_do_not_change_the_pace() {
+    renewals_beside(2, 0).await;
+}
+
+#[tokio::test]
+async fn an_extend_beside_a_silent_node_renews_from_now_on() {
+    let masters = five().await;
+    let redlock = connect(leasehold::Redlock::builder().nodes(masters.urls()).node_timeout(ms(300))).await;
+    let lease = redlock.lease("job").ttl(secs(20)).without_heartbeat().acquire().await.unwrap();
+    until_all_have_said_so(&masters, &lease).await;
+    masters.pause(0).await.unwrap();
+    for _ in 0..8 {
+        lease.extend(secs(20)).await.unwrap();
+        assert!(lease.remaining() > secs(20) - ms(202) - ms(150), "{:?}", lease.remaining());
+        tokio::time::sleep(ms(200)).await;
+    }
+}
