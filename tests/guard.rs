@@ -1,0 +1,9 @@
+//! Nodes that may have forgotten what they granted do not vote; each attack is shown to succeed without
+//! the guard. And what the guard must not hinder.
+
+mod views;
+
+mod guard {
+    mod restarts;
+    mod scene;
+}
