@@ -4,6 +4,7 @@
 mod views;
 
 mod guard {
+    mod replicas;
     mod restarts;
     mod scene;
 }

@@ -55,13 +55,24 @@ impl Raw {
         values.filter(|(key, _)| *key == name).map(|(_, value)| value.trim().to_owned()).next()
     }
 
-    /// Makes it a replica of `source`, and returns when it has all of that one's data and none of its own.
+    /// Makes it a replica of `source`, and returns when it has all of that one's data and none of its own, on
+    /// disk too where it keeps data there.
     pub(crate) async fn follow(&self, source: &Raw) {
         let address = source.0.get_connection_info().addr().to_string();
         let (host, port) = address.rsplit_once(':').expect("host and port");
         self.tell(&["REPLICAOF", host, port]).await;
-        let is_up = async || (self.info("master_link_status").await? == "up").then_some(());
-        until("the replica has its master's data", is_up).await;
+        let wanted = [
+            ("master_link_status", "up"),
+            ("aof_rewrite_scheduled", "0"),
+            ("aof_rewrite_in_progress", "0"),
+            ("aof_last_bgrewrite_status", "ok"),
+        ];
+        let has_it = async || {
+            let text: String = self.ask(&["INFO", "all"]).await;
+            let is = |(name, value)| text.contains(&format!("\r\n{name}:{value}\r\n"));
+            wanted.into_iter().all(is).then_some(())
+        };
+        until("the replica has its master's data", has_it).await;
     }
 
     /// Makes a replica a master again.
