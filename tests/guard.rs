@@ -4,7 +4,10 @@
 mod views;
 
 mod guard {
+    mod new_fleet;
     mod replicas;
     mod restarts;
     mod scene;
+    mod service;
+    mod young;
 }
