@@ -4,6 +4,7 @@
 mod views;
 
 mod guard {
+    mod emptied;
     mod new_fleet;
     mod replicas;
     mod restarts;
