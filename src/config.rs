@@ -39,6 +39,7 @@ pub struct Builder {
     max_ttl: Duration,
     restart_guard: bool,
     fence_ttl: Duration,
+    observe_only: bool,
     #[cfg(feature = "tls")]
     tls_ca: Option<Arc<[u8]>>,
 }
@@ -52,6 +53,7 @@ impl Builder {
             max_ttl: DEFAULT_MAX_TTL,
             restart_guard: true,
             fence_ttl: DEFAULT_FENCE_TTL,
+            observe_only: false,
             #[cfg(feature = "tls")]
             tls_ca: None,
         }
@@ -114,6 +116,19 @@ impl Builder {
         self
     }
 
+    /// A client that only looks, for monitoring: it writes nothing to the nodes, not even the marker, and
+    /// gives no lease ([`InvalidRequest::ObserveOnly`]). A node that may not vote is no error of
+    /// [`connect`](Self::connect) then, but shown by [`Redlock::nodes`].
+    ///
+    /// Other clients mark nodes that have no marker yet, and one that was given a part of the nodes only
+    /// could take that part for a new fleet, and a node that has lost its memory for one that has not.
+    ///
+    /// [`InvalidRequest::ObserveOnly`]: crate::InvalidRequest::ObserveOnly
+    pub fn observe_only(mut self) -> Self {
+        self.observe_only = true;
+        self
+    }
+
     /// The root certificates for `rediss://` nodes, in PEM; default those of the system (or of
     /// `SSL_CERT_FILE`). Feature `tls`.
     #[cfg(feature = "tls")]
@@ -130,7 +145,8 @@ impl Builder {
     /// # Errors
     ///
     /// What is wrong in itself: no node, a bad address, one server twice, an option out of its range, a
-    /// node that answers and is a replica, a cluster node, a sentinel or the same server as another.
+    /// node that answers and is a replica, a cluster node, a sentinel or the same server as another (these
+    /// not for a client that [only observes](Self::observe_only)).
     ///
     /// # Cancel safety
     ///
@@ -161,7 +177,8 @@ impl Builder {
         clock: Clock,
     ) -> Result<Redlock, ConnectError> {
         let (node_timeout, max_ttl) = (self.node_timeout, self.max_ttl);
-        let timing = Timing { node_timeout, max_ttl, restart_guard: self.restart_guard };
+        let (restart_guard, observe_only) = (self.restart_guard, self.observe_only);
+        let timing = Timing { node_timeout, max_ttl, restart_guard, observe_only };
         let names = connectors.iter().map(|(name, _)| name.clone()).collect();
         let roster = Arc::new(Roster::new(names, max_ttl.as_millis()));
         let start = |(index, (name, connector))| {
@@ -173,12 +190,14 @@ impl Builder {
         // waited for once more.
         clock.within(node_timeout + node_timeout / 2, tried).await;
         for (index, node) in nodes.iter().enumerate() {
-            if let Some(refusal) = node.refusal() {
+            if let Some(refusal) = node.refusal().filter(|_| !observe_only) {
                 let address = node.status().address;
                 return Err(ConnectError::Refused { position: index + 1, address, refusal });
             }
         }
-        Ok(Redlock::new(Fleet::new(nodes, clock, self.namespace, node_timeout, max_ttl, self.fence_ttl)))
+        let mut fleet = Fleet::new(nodes, clock, self.namespace, node_timeout, max_ttl, self.fence_ttl);
+        fleet.observe_only = observe_only;
+        Ok(Redlock::new(fleet))
     }
 
     fn check_times(&self) -> Result<(), ConnectError> {

@@ -112,6 +112,9 @@ pub enum InvalidRequest {
     /// [`Redlock::close`](crate::Redlock::close) was called.
     #[error("this Redlock was closed")]
     Closed,
+    /// The client was made by [`Builder::observe_only`](crate::Builder::observe_only).
+    #[error("this Redlock only observes its nodes: leases need one that was built without observe_only()")]
+    ObserveOnly,
     /// The operating system gave no random bytes for a token.
     #[error("the operating system's random generator failed: {reason}")]
     NoRandomness {

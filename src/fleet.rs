@@ -21,6 +21,8 @@ pub(crate) struct Fleet {
     /// How long the record of a key's highest fence is kept.
     pub(crate) fence_ttl: Duration,
     pub(crate) proposer: Proposer,
+    /// No leases: the client only looks.
+    pub(crate) observe_only: bool,
     /// The leases that are held.
     pub(crate) registry: Arc<Registry>,
     closed: AtomicBool,
@@ -44,6 +46,7 @@ impl Fleet {
             max_ttl,
             fence_ttl,
             proposer: Proposer::default(),
+            observe_only: false,
             registry,
             closed: AtomicBool::new(false),
         }

@@ -143,6 +143,9 @@ impl LeaseRequest {
         if self.keys.is_empty() {
             return Err(InvalidRequest::NoKeys);
         }
+        if self.fleet.observe_only {
+            return Err(InvalidRequest::ObserveOnly);
+        }
         self.keys.iter().try_for_each(Key::check)?;
         let ttl = Ttl::new(self.ttl, self.fleet.max_ttl)?;
         if let Renewal::Every(interval) = self.renewal

@@ -8,6 +8,8 @@ mod fences;
 mod guard;
 #[path = "algorithm/heartbeat.rs"]
 mod heartbeat;
+#[path = "algorithm/observe.rs"]
+mod observe;
 #[path = "algorithm/release.rs"]
 mod release;
 #[path = "algorithm/undo.rs"]

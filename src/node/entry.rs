@@ -80,7 +80,8 @@ async fn is_new_fleet(
     Ok(is_new)
 }
 
-/// Writes the marker before the first vote is asked; what then stands says how old the node is.
+/// Writes the marker before the first vote is asked; what then stands says how old the node is. Who only
+/// observes asks for no vote.
 async fn write(
     shared: &Shared,
     connection: &dyn Connection,
@@ -89,7 +90,8 @@ async fn write(
     now: Timestamp,
 ) -> Result<(Standing, Vec<NodeWarning>), NodeError> {
     let Admitted { mut age, write, mut warnings } = admitted;
-    let mut marked = write.is_some() || matches!(report.marker, Some(Some(_)));
+    let write = write.filter(|_| !shared.timing.observe_only);
+    let mut marked = write.is_some() || report.marker_of_now().is_some();
     if let (Some(marker), Some(time)) = (write, report.time) {
         match connection.mark(&marker).await {
             Ok(stands) => age = admission::age(stands.since, time),
@@ -134,13 +136,13 @@ pub(super) async fn look_again(
         return anew("it may have been a replica in between");
     }
     let marked = shared.lock().link(epoch).is_some_and(|link| link.standing.marked);
-    if shared.timing.restart_guard && marked {
-        match &report.marker {
-            Some(Some(marker)) if Some(&marker.run_id) == report.run_id.as_ref() => {
-                follow(shared, &*connection, epoch, &report, marker, now).await?;
+    if shared.timing.restart_guard {
+        match report.marker_of_now() {
+            Some(_) if marked || shared.timing.observe_only => {
+                follow(shared, &*connection, epoch, &report, now).await?;
             }
-            Some(_) => return anew("its memory was emptied"),
-            None => {}
+            None if marked && report.marker.is_some() => return anew("its memory was emptied"),
+            Some(_) | None => {}
         }
     }
     let mut state = shared.lock();
@@ -159,16 +161,17 @@ async fn follow(
     connection: &dyn Connection,
     epoch: u64,
     report: &Report,
-    marker: &Marker,
     now: Timestamp,
 ) -> Result<(), NodeError> {
-    if let (Some(time), Some(link)) = (report.time, shared.lock().link(epoch)) {
-        link.standing = standing(shared, admission::age(marker.since, time), now);
+    let Admitted { age, write, .. } = admission::admit(report, shared.fleet(false));
+    if let (Some(_), Some(link)) = (report.time, shared.lock().link(epoch)) {
+        link.standing = standing(shared, age, now);
     }
     // A replica has come: what is there after a restart may be that. Raising it again is left to the next
     // connection, or clients that know more and less of the node would write in turns.
-    let lowered = |write: &Marker| marker.synced && !write.synced;
-    if let Some(unsynced) = admission::admit(report, shared.fleet(false)).write.filter(lowered) {
+    let stands = report.marker_of_now().is_some_and(|marker| marker.synced);
+    let lowered = |write: &Marker| stands && !write.synced && !shared.timing.observe_only;
+    if let Some(unsynced) = write.filter(lowered) {
         match connection.mark(&unsynced).await {
             Err(error) if error.kind() == NodeErrorKind::ConnectionLost => return Err(error),
             Ok(_) | Err(_) => {}

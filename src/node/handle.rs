@@ -31,6 +31,8 @@ pub(crate) struct Timing {
     pub(crate) max_ttl: Duration,
     /// Nodes that may have forgotten leases do not vote.
     pub(crate) restart_guard: bool,
+    /// Nothing is written, not even the marker.
+    pub(crate) observe_only: bool,
 }
 
 impl Timing {
@@ -317,6 +319,9 @@ impl Node {
     /// Marks the node as one that remembers for ever.
     pub(crate) async fn adopt(&self) -> Result<(), NodeError> {
         let shared = &self.shared;
+        if shared.timing.observe_only {
+            return Err(shared.error(NodeErrorKind::NoPermission, "not asked: this client only observes"));
+        }
         let (connection, epoch, report) = {
             let state = shared.lock();
             let Phase::Linked(link) = &state.phase else { return Err(state.down_error(&shared.address)) };

@@ -58,6 +58,12 @@ impl Report {
         self.appendonly.is_some() && self.fsync.is_some() && self.no_fsync_on_rewrite.is_some()
     }
 
+    /// The marker, if it is one of this run of the server.
+    pub(crate) fn marker_of_now(&self) -> Option<&Marker> {
+        let marker = self.marker.as_ref()?.as_ref()?;
+        (Some(&marker.run_id) == self.run_id.as_ref()).then_some(marker)
+    }
+
     /// Takes in the answer to INFO, or to a part of it.
     pub(crate) fn info(&mut self, text: &str) {
         let facts: HashMap<&str, &str> =
