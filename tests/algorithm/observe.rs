@@ -10,6 +10,7 @@ async fn who_only_observes_sees_a_new_fleet_and_leaves_it_as_it_is() {
     let refused = observer.lease("k").try_acquire().await.unwrap_err();
     assert!(matches!(refused, AcquireError::InvalidRequest(InvalidRequest::ObserveOnly)), "{refused}");
     assert!(observer.adopt().await.iter().all(Result::is_err));
+    assert!(observer.nodes().iter().all(|node| node.clock_ahead_micros.is_some()), "at once: {observer:?}");
     assert!(observer.round_trips(3).await.iter().all(|times| times.as_ref().unwrap().len() == 3));
     let client = nodes.redlock(Redlock::builder()).await;
     assert!(client.lease("k").try_acquire().await.unwrap().is_some(), "it is still new");
