@@ -8,13 +8,12 @@ mod crew;
 mod ledger;
 mod worker;
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::testing::LocalMasters;
 
-use super::exit::{Code, Failure};
+use super::exit::{Code, Failure, print};
 use super::watch::now;
 use crew::{Crew, Event, News};
 use ledger::Ledger;
@@ -225,10 +224,4 @@ impl Stage {
     fn line(&self, at: Duration, who: &str, what: &str) {
         print(&format!("  {:>6.2} s  {who:<5} {what}\n", at.saturating_sub(self.begun).as_secs_f64()));
     }
-}
-
-/// Writes to standard output; a reader that went away has seen enough.
-fn print(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

@@ -95,6 +95,12 @@ pub(crate) fn say(message: &str) {
     write_error(&format!("leasehold: {}\n", message.replace('\n', " ")));
 }
 
+/// Writes to standard output; a reader that went away has seen enough.
+pub(crate) fn print(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
 /// Writes to standard error; one that is closed is no reason to fail.
 pub(crate) fn write_error(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());

@@ -4,10 +4,12 @@
 //! - `supervise.rs`: the time in which CMD runs; `watch.rs` looks after the lease, `limits.rs` says when
 //!   CMD must go, `group.rs` is its process group, `terminal.rs` its terminal
 //! - `signals.rs`: signals that are passed on, or end the wait
+//! - `doctor.rs`: `leasehold doctor`
 //! - `demo.rs`: `leasehold demo`
 //! - `nodes.rs`, `duration.rs`, `exit.rs`: options that all commands share, exit codes
 
 mod demo;
+mod doctor;
 mod duration;
 mod exit;
 mod group;
@@ -21,7 +23,7 @@ mod watch;
 
 use clap::{Parser, Subcommand};
 
-use exit::Code;
+use exit::{Code, Failure};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -42,6 +44,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Action {
     Run(run::RunArgs),
+    Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
@@ -55,9 +58,16 @@ pub(crate) fn main() -> Code {
     };
     match cli.action {
         Action::Run(args) => run::main(args),
+        Action::Doctor(args) => doctor::main(&args),
         Action::Demo(args) => demo::main(&args),
         Action::DemoWorker(args) => demo::worker_main(&args),
     }
+}
+
+/// What a command runs on that has no processes to look after.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|error| Failure::system("start the runtime", error))
 }
 
 /// Help and version, or what is wrong with the arguments.

@@ -5,10 +5,15 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{NodeState, NodeStatus, Redlock};
+use leasehold::{Builder, NodeState, NodeStatus, Redlock};
 
 use super::duration;
 use super::exit::Failure;
+
+/// Making a connection may take so long, or as long as the node timeout.
+const CONNECTING: Duration = Duration::from_secs(2);
+/// Between two looks at nodes that are being connected to.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Which nodes, and how to speak to them.
 #[derive(Clone, Args)]
@@ -27,26 +32,53 @@ pub(crate) struct NodeArgs {
 
     /// How long a node may take to answer
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration::parse)]
-    node_timeout: Duration,
+    pub(crate) node_timeout: Duration,
 
     /// The longest TTL that any client of these nodes asks for; the same for all of them
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
-    max_ttl: Duration,
+    pub(crate) max_ttl: Duration,
 }
 
 impl NodeArgs {
     pub(crate) async fn connect(&self) -> Result<Redlock, Failure> {
-        let nodes = addresses(self.nodes.as_deref().unwrap_or_default());
+        Ok(self.builder()?.connect().await?)
+    }
+
+    /// A client that only looks at the nodes, also at those that may not vote. Returns when it is known of
+    /// each whether it answers.
+    pub(crate) async fn observe(&self) -> Result<Redlock, Failure> {
+        let redlock = self.builder()?.observe_only().connect().await?;
+        self.tried(&redlock).await;
+        Ok(redlock)
+    }
+
+    /// Waits until the first try to connect to each node is over.
+    pub(crate) async fn tried(&self, redlock: &Redlock) {
+        let tried = async {
+            while redlock.nodes().iter().any(|node| node.state == NodeState::Connecting) {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        // Who is still connecting then is shown so.
+        let _ = tokio::time::timeout(CONNECTING.max(self.node_timeout) + self.node_timeout * 2, tried).await;
+    }
+
+    /// The addresses as they were given, passwords and all.
+    pub(crate) fn addresses(&self) -> Vec<&str> {
+        addresses(self.nodes.as_deref().unwrap_or_default())
+    }
+
+    fn builder(&self) -> Result<Builder, Failure> {
+        let nodes = self.addresses();
         if nodes.is_empty() {
             let message = "no nodes: name them with --nodes URL,URL,URL or in LEASEHOLD_NODES";
             return Err(Failure::usage(message));
         }
-        let builder = Redlock::builder()
+        Ok(Redlock::builder()
             .nodes(nodes)
             .namespace(self.namespace.clone().into_vec())
             .node_timeout(self.node_timeout)
-            .max_ttl(self.max_ttl);
-        Ok(builder.connect().await?)
+            .max_ttl(self.max_ttl))
     }
 }
 
@@ -63,17 +95,21 @@ fn addresses(list: &str) -> Vec<&str> {
 
 /// The nodes that do not answer now, and why; empty if all do.
 pub(crate) fn failing(nodes: &[NodeStatus]) -> String {
-    let failing = nodes.iter().filter_map(|node| {
-        let last = node.last_error.as_ref().map(|error| error.reason());
-        let reason = match node.state {
-            NodeState::Up => return None,
-            NodeState::Slow => "no answer in time",
-            NodeState::Connecting => "still connecting",
-            _ => last.unwrap_or("not connected"),
-        };
-        Some(format!("{}: {reason}", node.address))
-    });
+    let failing = nodes.iter().filter_map(|node| Some(format!("{}: {}", node.address, trouble(node)?)));
     failing.collect::<Vec<_>>().join("; ")
+}
+
+/// Why a node does not vote now; `None` if it does.
+pub(crate) fn trouble(node: &NodeStatus) -> Option<String> {
+    let last = node.last_error.as_ref().map(|error| error.reason());
+    Some(match &node.state {
+        NodeState::Up => return None,
+        NodeState::Slow => "no answer in time".to_owned(),
+        NodeState::Connecting => "still connecting".to_owned(),
+        NodeState::Young(left) => format!("new or restarted, votes in {} s", left.as_secs() + 1),
+        NodeState::Refused(refusal) => refusal.to_string(),
+        _ => last.unwrap_or("not connected").to_owned(),
+    })
 }
 
 #[cfg(test)]

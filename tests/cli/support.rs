@@ -38,6 +38,24 @@ pub(super) fn run(masters: &LocalMasters, options: &[&str], key: &str, script: &
     run_on(&masters.urls(), options, key, script)
 }
 
+/// `leasehold NAME OPTIONS` on the nodes at `urls`.
+pub(super) fn command_on(urls: &[String], name: &str, options: &[&str]) -> Command {
+    let mut command = leasehold();
+    command.env("LEASEHOLD_NODES", urls.join(",")).arg(name).args(options);
+    command
+}
+
+/// Sends one command to a server, its words separated by blanks.
+pub(super) fn tell<T: redis::FromRedisValue>(url: &str, words: &str) -> T {
+    let mut connection = redis::Client::open(url).expect("an address").get_connection().expect("it is up");
+    let mut words = words.split(' ');
+    let mut cmd = redis::cmd(words.next().expect("a command"));
+    words.for_each(|word| {
+        cmd.arg(word);
+    });
+    cmd.query(&mut connection).expect("it does so")
+}
+
 /// How a command ended.
 #[derive(Debug)]
 pub(super) struct Ended {

@@ -26,6 +26,10 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["run", "--nodes", "redis://h", "--max-ttl", "1s", "k", "--", "true"], "max_ttl"),
     (&["run", "--nodes", "redis://127.0.0.1:1", "", "--", "true"], "key"),
     (&["run", "--nodes", "redis://127.0.0.1:1", "leasehold:node", "--", "true"], "reserved"),
+    (&["doctor"], "--nodes"),
+    (&["doctor", "--nodes", "redis://h", "k"], "k"),
+    (&["doctor", "--nodes", "redis://h,redis://H:6379"], "one server"),
+    (&["doctor", "--nodes", "redis://h", "--max-ttl", "1s", "--json"], "max_ttl"),
 ];
 
 #[tokio::test]
@@ -48,6 +52,7 @@ async fn help_and_version_are_said_on_standard_output() {
             &["run", "--help"],
             &["LEASEHOLD_NODES", "LEASEHOLD_TOKEN", "--grace", "126", "127", "128 + n", "KILL"],
         ),
+        (&["doctor", "--help"], &["LEASEHOLD_NODES", "--strict", "--json", "nothing is written", "69"]),
         (&["--version"], &[concat!("leasehold ", env!("CARGO_PKG_VERSION"))]),
     ] {
         let mut command = leasehold();
