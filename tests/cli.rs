@@ -1,6 +1,7 @@
 //! The command does what its help says, on real masters.
 
 mod cli {
+    mod adopt;
     mod demo;
     mod doctor;
     mod loss;

@@ -4,10 +4,11 @@
 //! - `supervise.rs`: the time in which CMD runs; `watch.rs` looks after the lease, `limits.rs` says when
 //!   CMD must go, `group.rs` is its process group, `terminal.rs` its terminal
 //! - `signals.rs`: signals that are passed on, or end the wait
-//! - `doctor.rs`: `leasehold doctor`
+//! - `doctor.rs`: `leasehold doctor`; `adopt.rs`: `leasehold adopt`
 //! - `demo.rs`: `leasehold demo`
 //! - `nodes.rs`, `duration.rs`, `exit.rs`: options that all commands share, exit codes
 
+mod adopt;
 mod demo;
 mod doctor;
 mod duration;
@@ -45,6 +46,7 @@ struct Cli {
 enum Action {
     Run(run::RunArgs),
     Doctor(doctor::DoctorArgs),
+    Adopt(adopt::AdoptArgs),
     Demo(demo::DemoArgs),
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
@@ -59,6 +61,7 @@ pub(crate) fn main() -> Code {
     match cli.action {
         Action::Run(args) => run::main(args),
         Action::Doctor(args) => doctor::main(&args),
+        Action::Adopt(args) => adopt::main(&args),
         Action::Demo(args) => demo::main(&args),
         Action::DemoWorker(args) => demo::worker_main(&args),
     }

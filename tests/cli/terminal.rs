@@ -17,11 +17,11 @@ const CTRL_C: &str = "\x03";
 const CTRL_Z: &str = "\x1a";
 
 /// A session at a terminal.
-struct Session {
+pub(super) struct Session {
     child: Child,
     keyboard: File,
     output: mpsc::UnboundedReceiver<String>,
-    screen: String,
+    pub(super) screen: String,
     /// How much of the screen was looked at.
     seen: usize,
     folder: tempfile::TempDir,
@@ -30,7 +30,7 @@ struct Session {
 impl Session {
     /// Starts `program` at a new terminal. The scripts are there as `$job/NAME`; `$run` is the command
     /// with its options and key.
-    fn start(masters: &LocalMasters, program: &[&str], scripts: &[(&str, &str)]) -> Session {
+    pub(super) fn start(masters: &LocalMasters, program: &[&str], scripts: &[(&str, &str)]) -> Session {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).expect("open a terminal");
         grantpt(&master).expect("grant it");
@@ -75,12 +75,12 @@ impl Session {
     }
 
     /// Types a line.
-    fn line(&self, text: &str) {
+    pub(super) fn line(&self, text: &str) {
         self.write(&format!("{text}\n"));
     }
 
     /// Waits until `text` is on the screen, behind what was waited for before.
-    async fn expect(&mut self, text: &str) {
+    pub(super) async fn expect(&mut self, text: &str) {
         let shown = timeout(PATIENCE, self.read_until(text)).await;
         assert!(matches!(shown, Ok(true)), "no {text:?} on the screen:\n{}", self.screen);
     }
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    async fn exit(&mut self) -> Option<i32> {
+    pub(super) async fn exit(&mut self) -> Option<i32> {
         timeout(PATIENCE, self.child.wait()).await.expect("it ends").expect("it can be waited for").code()
     }
 }

@@ -30,6 +30,8 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["doctor", "--nodes", "redis://h", "k"], "k"),
     (&["doctor", "--nodes", "redis://h,redis://H:6379"], "one server"),
     (&["doctor", "--nodes", "redis://h", "--max-ttl", "1s", "--json"], "max_ttl"),
+    (&["adopt", "--yes"], "--nodes"),
+    (&["adopt", "--yes", "--nodes", "http://h"], "http://h"),
 ];
 
 #[tokio::test]
@@ -53,6 +55,7 @@ async fn help_and_version_are_said_on_standard_output() {
             &["LEASEHOLD_NODES", "LEASEHOLD_TOKEN", "--grace", "126", "127", "128 + n", "KILL"],
         ),
         (&["doctor", "--help"], &["LEASEHOLD_NODES", "--strict", "--json", "nothing is written", "69"]),
+        (&["adopt", "--help"], &["LEASEHOLD_NODES", "--yes", "Only where no lease can be held", "69"]),
         (&["--version"], &[concat!("leasehold ", env!("CARGO_PKG_VERSION"))]),
     ] {
         let mut command = leasehold();
