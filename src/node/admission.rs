@@ -137,13 +137,16 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
         // It lost its memory, or may have, or is new.
         Some(_) | None => (time, Some(marker_of(time, fleet.fingerprint, fleet.place))),
     };
-    let other =
-        marker.as_ref().is_some_and(|marker| !fleet.is_new && marker.fingerprint != fleet.fingerprint);
-    Admitted {
-        age: age(since, time),
-        write,
-        warnings: if other { vec![NodeWarning::OtherFleet] } else { Vec::new() },
+    let foreign = |marker: &Marker| !fleet.is_new && marker.fingerprint != fleet.fingerprint;
+    let other = marker.as_ref().is_some_and(foreign);
+    let mut age = age(since, time);
+    if other {
+        // Who was given a part of the nodes takes it for a new fleet more easily: its word is worth no more
+        // than the node's uptime.
+        let uptime = by_uptime(report).age;
+        age = if age.is_none() { uptime } else { age.min(uptime) };
     }
+    Admitted { age, write, warnings: if other { vec![NodeWarning::OtherFleet] } else { Vec::new() } }
 }
 
 /// How long a node has remembered at `time`; `None` is for ever.
@@ -308,8 +311,17 @@ mod tests {
     fn a_marker_of_another_set_of_nodes_is_a_warning_and_stays() {
         let theirs = Marker { fingerprint: "theirs".into(), ..marker("now", 0, true) };
         let admitted = admit(&report(true, Some(theirs)), OURS);
-        assert_eq!((admitted.age, admitted.write), (None, None));
+        assert_eq!((admitted.age, admitted.write), (Some(Duration::from_secs(8)), None));
         assert_eq!(admitted.warnings, [NodeWarning::OtherFleet]);
+    }
+
+    #[test]
+    fn a_clients_word_that_has_other_nodes_is_worth_no_more_than_the_uptime() {
+        for (since, uptime, expected) in [(0, 9, 8), (NOW - 3_000_000, 9, 3), (NOW - 30_000_000, 9, 8)] {
+            let theirs = Marker { fingerprint: "theirs".into(), ..marker("now", since, true) };
+            let report = Report { uptime: Some(Duration::from_secs(uptime)), ..report(true, Some(theirs)) };
+            assert_eq!(admit(&report, OURS).age, Some(Duration::from_secs(expected)), "{since}");
+        }
     }
 
     #[test]

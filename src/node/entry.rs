@@ -92,9 +92,12 @@ async fn write(
     let Admitted { mut age, write, mut warnings } = admitted;
     let write = write.filter(|_| !shared.timing.observe_only);
     let mut marked = write.is_some() || report.marker_of_now().is_some();
-    if let (Some(marker), Some(time)) = (write, report.time) {
+    if let Some(marker) = write {
         match connection.mark(&marker).await {
-            Ok(stands) => age = admission::age(stands.since, time),
+            Ok(stands) => {
+                let standing = Report { marker: Some(Some(stands)), ..report.clone() };
+                age = admission::admit(&standing, shared.fleet(false)).age;
+            }
             Err(error) if error.kind() == NodeErrorKind::ConnectionLost => return Err(error),
             Err(_) => {
                 let unmarked = Report { marker: None, ..report.clone() };
