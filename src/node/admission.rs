@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::marker::Marker;
+use super::marker::{Marker, size};
 use super::report::{Report, Role};
 
 /// Why a node may not vote at all.
@@ -140,7 +140,10 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
     let foreign = |marker: &Marker| !fleet.is_new && marker.fingerprint != fleet.fingerprint;
     let other = marker.as_ref().is_some_and(foreign);
     let mut age = age(since, time);
-    if other {
+    if marker
+        .as_ref()
+        .is_some_and(|marker| foreign(marker) && size(&marker.fingerprint) < size(fleet.fingerprint))
+    {
         // Who was given a part of the nodes takes it for a new fleet more easily: its word is worth no more
         // than the node's uptime.
         let uptime = by_uptime(report).age;
@@ -165,14 +168,14 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_000_000_000;
-    const OURS: Fleet<'_> = Fleet { fingerprint: "ours", place: "here", is_new: false };
+    const OURS: Fleet<'_> = Fleet { fingerprint: "5-ours", place: "here", is_new: false };
 
     fn marker(run_id: &str, since: u64, synced: bool) -> Marker {
         Marker {
             run_id: run_id.into(),
             since,
             synced,
-            fingerprint: "ours".into(),
+            fingerprint: "5-ours".into(),
             place: "here".into(),
             replication: "r".into(),
         }
@@ -309,16 +312,16 @@ mod tests {
 
     #[test]
     fn a_marker_of_another_set_of_nodes_is_a_warning_and_stays() {
-        let theirs = Marker { fingerprint: "theirs".into(), ..marker("now", 0, true) };
+        let theirs = Marker { fingerprint: "5-theirs".into(), ..marker("now", 0, true) };
         let admitted = admit(&report(true, Some(theirs)), OURS);
-        assert_eq!((admitted.age, admitted.write), (Some(Duration::from_secs(8)), None));
+        assert_eq!((admitted.age, admitted.write), (None, None), "it may only spell the addresses otherwise");
         assert_eq!(admitted.warnings, [NodeWarning::OtherFleet]);
     }
 
     #[test]
-    fn a_clients_word_that_has_other_nodes_is_worth_no_more_than_the_uptime() {
+    fn the_word_of_a_client_with_fewer_nodes_is_worth_no_more_than_the_uptime() {
         for (since, uptime, expected) in [(0, 9, 8), (NOW - 3_000_000, 9, 3), (NOW - 30_000_000, 9, 8)] {
-            let theirs = Marker { fingerprint: "theirs".into(), ..marker("now", since, true) };
+            let theirs = Marker { fingerprint: "1-theirs".into(), ..marker("now", since, true) };
             let report = Report { uptime: Some(Duration::from_secs(uptime)), ..report(true, Some(theirs)) };
             assert_eq!(admit(&report, OURS).age, Some(Duration::from_secs(expected)), "{since}");
         }

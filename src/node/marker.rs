@@ -50,11 +50,18 @@ impl fmt::Display for Marker {
     }
 }
 
-/// Tells clients that were given other nodes, or another `max_ttl`: FNV-1a over the sorted addresses.
+/// Tells clients that were given other nodes, or another `max_ttl`: their number, and FNV-1a over the sorted
+/// addresses.
 pub(crate) fn fingerprint<'a>(addresses: impl IntoIterator<Item = &'a str>, max_ttl_millis: u128) -> String {
     let mut addresses: Vec<&str> = addresses.into_iter().collect();
     addresses.sort_unstable();
-    hash(&format!("{} {max_ttl_millis}", addresses.join(" ")))
+    format!("{}-{}", addresses.len(), hash(&format!("{} {max_ttl_millis}", addresses.join(" "))))
+}
+
+/// How many nodes a client with this fingerprint has.
+pub(crate) fn size(fingerprint: &str) -> usize {
+    let size = fingerprint.split_once('-').and_then(|(size, _)| size.parse().ok());
+    size.unwrap_or(0)
 }
 
 /// Tells places apart without naming them at the nodes.
@@ -107,5 +114,7 @@ mod tests {
         assert_eq!(of(&["a:1", "b:2"], 60), of(&["b:2", "a:1"], 60));
         assert_ne!(of(&["a:1", "b:2"], 60), of(&["a:1", "b:2"], 61));
         assert_ne!(of(&["a:1", "b:2"], 60), of(&["a:1"], 60));
+        assert_eq!(size(&of(&["a:1", "b:2"], 60)), 2);
+        assert_eq!(size("nonsense"), 0);
     }
 }
