@@ -38,7 +38,7 @@ pub enum NodeWarning {
     NoInfo,
     /// The marker cannot be kept: the time of its start is all that is known.
     #[error(
-        "the marker `leasehold:node` cannot be kept: only its uptime tells of a restart; allow GET, SET and EVAL on it"
+        "the marker `leasehold:node` cannot be kept: only its uptime tells of a restart; allow GET, SET and EVAL on it, and TIME"
     )]
     NoMarker,
     /// Its marker was written for another set of nodes or another `max_ttl`.
@@ -46,6 +46,11 @@ pub enum NodeWarning {
         "another client uses other nodes or another max_ttl (or spells the addresses otherwise): such clients do not exclude each other"
     )]
     OtherFleet,
+    /// It does not tell how it writes to disk: it is taken for one that forgets in a restart.
+    #[error(
+        "CONFIG GET is forbidden: after a restart it does not vote for max_ttl, though it may sync every write; allow `+config|get`"
+    )]
+    NoConfig,
     /// It does not tell when its memory is emptied: a failover and back within five seconds is not seen.
     #[error(
         "CLIENT TRACKING is forbidden or not known: a failover and back is seen only after five seconds; allow `+client`"
@@ -112,6 +117,10 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
     let (since, write) = match marker {
         // Overrides another client that did not see that the fleet is new.
         _ if fleet.is_new => (0, Some(marker_of(0, fleet.fingerprint, fleet.place))),
+        // It remembers since before its clock was set back.
+        Some(marker) if marker.run_id == *run_id && marker.since > time => {
+            (time, Some(marker_of(time, &marker.fingerprint, &marker.place)))
+        }
         // It remembers; how it syncs may have been changed since.
         // One that was a replica since may have got its own marker back from its former replica.
         Some(marker)

@@ -9,6 +9,10 @@ use crate::clock::Timestamp;
 
 /// Samples closer together than this are one.
 const APART: Duration = Duration::from_millis(50);
+/// A clock that gains more than this, and a hundredth, between two samples was stepped.
+const STEP: Duration = Duration::from_millis(100);
+/// The TIME that went along with a command was taken so soon after it was asked.
+const ALONG: Duration = Duration::from_millis(5);
 
 /// A node's TIME, and between which readings of ours it was taken.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +39,17 @@ pub(super) struct ClockWatch {
 
 impl ClockWatch {
     /// Notes that the node's TIME was `time` at a moment between `sent` and `received`; forgets what is older
-    /// than `keep`.
-    pub(super) fn note(&mut self, sent: Timestamp, received: Timestamp, time: u64, keep: Duration) {
+    /// than `keep`. Returns by how much the clock was stepped forward since the last sample, if it was.
+    pub(super) fn note(
+        &mut self,
+        sent: Timestamp,
+        received: Timestamp,
+        time: u64,
+        keep: Duration,
+    ) -> Option<Duration> {
+        let sample = Sample { sent, received, time };
+        let gained = self.samples.back().map(|last| (sample.gained(last), received.since(last.sent)));
+        let stepped = gained.and_then(|(gained, time)| (gained > STEP + time / 100).then_some(gained));
         // The last one at hand that is older than `keep` is kept: leases may be as old.
         while self.samples.get(1).is_some_and(|next| received.since(next.received) > keep) {
             self.samples.pop_front();
@@ -48,15 +61,19 @@ impl ClockWatch {
         {
             self.samples.pop_back();
         }
-        self.samples.push_back(Sample { sent, received, time });
+        self.samples.push_back(sample);
+        stepped
     }
 
-    /// By how much the node's clock gained between the last sample before `since` and the newest, if that
-    /// is more than `drift`.
+    /// By how much the node's clock gained between `since`, when a command was asked, and the newest sample,
+    /// if that is more than `drift`. Counts from the sample that went along with the command, else from the
+    /// last before it.
     pub(super) fn stepped(&self, since: Timestamp, drift: Duration) -> Option<Duration> {
         let newest = self.samples.back()?;
-        let before = self.samples.iter().rev().find(|sample| sample.received <= since);
-        let gained = newest.gained(before.or(self.samples.front())?);
+        let along = |sample: &&Sample| sample.sent >= since && sample.sent.since(since) <= ALONG;
+        let before = |sample: &&Sample| sample.received <= since;
+        let base = self.samples.iter().find(along).or_else(|| self.samples.iter().rev().find(before));
+        let gained = newest.gained(base.or(self.samples.front())?);
         (gained > drift).then_some(gained)
     }
 
@@ -78,11 +95,12 @@ mod tests {
         watch: ClockWatch,
         start: Timestamp,
         ahead: i64,
+        stepped: bool,
     }
 
     impl Node {
         fn new() -> Self {
-            Self { watch: ClockWatch::default(), start: Clock::System(None).now(), ahead: 0 }
+            Self { watch: ClockWatch::default(), start: Clock::System(None).now(), ahead: 0, stepped: false }
         }
 
         fn at(&self, millis: u64) -> Timestamp {
@@ -92,7 +110,7 @@ mod tests {
         fn sample(&mut self, millis: u64, round_trip: u64) {
             let time = 1_000_000_000 + (millis as i64 + self.ahead) * 1_000;
             let (sent, received) = (self.at(millis - round_trip / 2), self.at(millis + round_trip / 2));
-            self.watch.note(sent, received, time as u64, KEEP);
+            self.stepped = self.watch.note(sent, received, time as u64, KEEP).is_some();
         }
     }
 
@@ -101,15 +119,23 @@ mod tests {
         let mut node = Node::new();
         node.sample(1_000, 2);
         node.sample(4_000, 2);
+        assert!(!node.stepped);
         node.ahead = 5_000;
         node.sample(7_000, 2);
+        assert!(node.stepped, "told whether there is a lease or not");
         assert!(
             node.watch
                 .stepped(node.at(4_500), DRIFT)
                 .is_some_and(|gained| gained > Duration::from_millis(4_990))
         );
         node.sample(10_000, 2);
+        assert!(!node.stepped);
         assert_eq!(node.watch.stepped(node.at(7_100), DRIFT), None);
+        assert_eq!(
+            node.watch.stepped(node.at(6_998), DRIFT),
+            None,
+            "its expiry is from the sample along with it"
+        );
         assert!(node.watch.stepped(node.at(4_500), DRIFT).is_some(), "its expiry is from before the step");
     }
 

@@ -100,7 +100,8 @@ impl RedisConnector {
             // Overdue answers are the supervisor's business.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        if !self.old_protocol.load(Ordering::Relaxed) {
+        let pushes = !self.old_protocol.load(Ordering::Relaxed);
+        if pushes {
             let alarm = alarm.clone();
             config = config.set_push_sender(move |push: PushInfo| interview::heard(&alarm, &push));
             login = login.set_protocol(ProtocolVersion::RESP3);
@@ -129,7 +130,7 @@ impl RedisConnector {
             namespace: self.namespace.clone(),
             alarm,
         };
-        connection.introduce().await?;
+        connection.introduce(pushes).await?;
         Ok(Arc::new(connection))
     }
 }
@@ -192,9 +193,13 @@ impl RedisConnection {
     }
 
     /// Finds out who answers and which native commands it has: by trying, not by its version.
-    async fn introduce(&mut self) -> Result<(), NodeError> {
-        let (report, native, refused) = self.ask(&interview::ALL).await;
+    async fn introduce(&mut self, pushes: bool) -> Result<(), NodeError> {
+        let begun = std::time::Instant::now();
+        let (mut report, native, refused) = self.ask(&interview::ALL).await;
         cannot_serve(&self.name, &refused)?;
+        report.round_trip = Some(begun.elapsed());
+        // Without RESP3 a server agrees to tell, and never does.
+        report.tracked &= pushes;
         (self.report, self.native) = (report, native);
         Ok(())
     }

@@ -23,7 +23,7 @@ pub(super) async fn enter(
     admitted.map_err(|refusal| refuse(shared, refusal))?;
     if !shared.timing.restart_guard {
         let now = shared.clock.now();
-        return Ok((Standing { votes: now, renews: now, marked: false }, Vec::new()));
+        return Ok((Standing { votes: now, renews: now, marked: false, since: None }, Vec::new()));
     }
     let is_new = is_new_fleet(shared, connection, serial, &mut report).await?;
     let now = shared.clock.now();
@@ -31,6 +31,9 @@ pub(super) async fn enter(
     let (standing, mut warnings) = write(shared, connection, &report, admitted, now).await?;
     if !report.tracked {
         warnings.push(NodeWarning::NoTracking);
+    }
+    if report.run_id.is_some() && !report.tells_synced() {
+        warnings.push(NodeWarning::NoConfig);
     }
     Ok((standing, warnings))
 }
@@ -92,9 +95,11 @@ async fn write(
     let Admitted { mut age, write, mut warnings } = admitted;
     let write = write.filter(|_| !shared.timing.observe_only);
     let mut marked = write.is_some() || report.marker_of_now().is_some();
+    let mut since = report.marker_of_now().map(|marker| marker.since);
     if let Some(marker) = write {
         match connection.mark(&marker).await {
             Ok(stands) => {
+                since = Some(stands.since);
                 let standing = Report { marker: Some(Some(stands)), ..report.clone() };
                 age = admission::admit(&standing, shared.fleet(false)).age;
             }
@@ -106,7 +111,7 @@ async fn write(
             }
         }
     }
-    Ok((Standing { marked, ..standing(shared, age, now) }, warnings))
+    Ok((Standing { marked, since, ..standing(shared, age, now) }, warnings))
 }
 
 /// From when on the answers of a node of this age count.
@@ -119,7 +124,7 @@ pub(super) fn standing(shared: &Shared, age: Option<Duration>, now: Timestamp) -
         Some(_) | None => now,
     };
     let round = shared.timing.node_timeout + Duration::from_secs(1);
-    Standing { votes: from(shared.timing.max_ttl), renews: from(round), marked: true }
+    Standing { votes: from(shared.timing.max_ttl), renews: from(round), marked: true, since: None }
 }
 
 /// Looks at what may have changed: the node may have become a replica, or lost its memory, or be known to be
@@ -150,7 +155,7 @@ pub(super) async fn look_again(
     }
     let mut state = shared.lock();
     if let Some(time) = report.time {
-        state.clock.note(asked, now, time, shared.timing.max_ttl);
+        shared.note_time(&mut state, asked, now, time);
     }
     state.round_trip = Some(now.since(asked));
     state.report = report;
@@ -167,8 +172,12 @@ async fn follow(
     now: Timestamp,
 ) -> Result<(), NodeError> {
     let Admitted { age, write, .. } = admission::admit(report, shared.fleet(false));
-    if let (Some(_), Some(link)) = (report.time, shared.lock().link(epoch)) {
-        link.standing = standing(shared, age, now);
+    let since = report.marker_of_now().map(|marker| marker.since);
+    if let Some(link) = shared.lock().link(epoch)
+        && link.standing.since != since
+    {
+        // Else our own clock goes on counting, whatever the node's does.
+        link.standing = Standing { since, ..standing(shared, age, now) };
     }
     // A replica has come: what is there after a restart may be that. Raising it again is left to the next
     // connection, or clients that know more and less of the node would write in turns.

@@ -112,7 +112,7 @@ impl Shared {
         let Heard { answer, time } = heard;
         let mut state = self.lock();
         if let Some(time) = time {
-            state.clock.note(pending.sent, now, time, self.timing.max_ttl);
+            self.note_time(&mut state, pending.sent, now, time);
         }
         if let Some(link) = state.link(pending.epoch) {
             match &answer {
@@ -143,7 +143,10 @@ impl Shared {
             }
             (Command::Extend { ttl, since, .. }, Ok(Vote::Yes)) => {
                 match state.clock.stepped(*since, drift(ttl.duration())) {
-                    Some(gained) => Err(self.stepped(&mut state, gained)),
+                    Some(gained) => {
+                        let reason = NodeWarning::ClockStepped { gained }.to_string();
+                        Err(self.error(NodeErrorKind::ClockStepped, reason))
+                    }
                     None => answer,
                 }
             }
@@ -151,14 +154,12 @@ impl Shared {
         }
     }
 
-    /// The node's clock was stepped: its keys run out earlier than was asked.
-    fn stepped(&self, state: &mut State, gained: Duration) -> NodeError {
+    /// Takes in the node's TIME, and whether its clock was stepped since the one before.
+    pub(super) fn note_time(&self, state: &mut State, sent: Timestamp, received: Timestamp, time: u64) {
+        let Some(gained) = state.clock.note(sent, received, time, self.timing.max_ttl) else { return };
         metrics::clock_step(&self.address);
-        let warning = NodeWarning::ClockStepped { gained };
-        let error = self.error(NodeErrorKind::ClockStepped, warning.to_string());
         state.warnings.retain(|warning| !matches!(warning, NodeWarning::ClockStepped { .. }));
-        state.warnings.push(warning);
-        error
+        state.warnings.push(NodeWarning::ClockStepped { gained });
     }
 
     /// Sends `pending` again in the form that its `error` calls for, if there is one.
@@ -335,7 +336,7 @@ impl Node {
         let mut state = shared.lock();
         state.warnings.retain(|warning| *warning != NodeWarning::OtherFleet);
         if let Some(link) = state.link(epoch) {
-            link.standing = Standing { votes: now, renews: now, marked: true };
+            link.standing = Standing { votes: now, renews: now, marked: true, since: Some(0) };
         }
         Ok(())
     }

@@ -41,6 +41,8 @@ pub(crate) struct Report {
     pub(crate) no_fsync_on_rewrite: Option<bool>,
     /// `maxmemory-policy`.
     pub(crate) eviction: Option<String>,
+    /// How long it took to answer all this.
+    pub(crate) round_trip: Option<Duration>,
     /// The connection is told when the memory is emptied.
     pub(crate) tracked: bool,
 }

@@ -45,6 +45,8 @@ pub(super) struct Standing {
     pub(super) renews: Timestamp,
     /// A marker stands at the node, so that one that is gone is a sign.
     pub(super) marked: bool,
+    /// Since when it remembers, by its marker.
+    pub(super) since: Option<u64>,
 }
 
 /// The connection in use.
@@ -205,6 +207,7 @@ impl State {
         self.since = now;
         self.report = connection.report().clone();
         self.native = connection.native();
+        self.round_trip = connection.report().round_trip;
         let mut link = Link::new(self.epochs, connection, standing, now);
         link.looked(now);
         for (number, target) in self.debts.all() {

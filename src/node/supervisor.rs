@@ -238,7 +238,7 @@ async fn connect(
         let connection = connector.connect().await?;
         if let Some(time) = connection.report().time {
             let now = shared.clock.now();
-            shared.lock().clock.note(begun, now, time, shared.timing.max_ttl);
+            shared.note_time(&mut shared.lock(), begun, now, time);
         }
         kill_stale(shared, &*connection).await?;
         Ok(connection)

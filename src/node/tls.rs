@@ -20,7 +20,13 @@ pub(super) async fn wrap(
     // Read anew for each connection, which is seldom: a renewed CA is taken in without a restart.
     let config =
         tokio::task::spawn_blocking(move || config(ca.as_deref())).await.map_err(io::Error::other)??;
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    connected.map_err(|error| match error.to_string() {
+        text if text.contains("UnknownIssuer") => {
+            io::Error::other(format!("{text}: give the certificate of its CA (tls_ca, or SSL_CERT_FILE)"))
+        }
+        _ => error,
+    })
 }
 
 fn config(ca: Option<&[u8]>) -> io::Result<ClientConfig> {
