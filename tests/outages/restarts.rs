@@ -126,3 +126,23 @@ async fn connections_that_were_given_up_do_not_pile_up() {
     lease.release().await.unwrap();
     until_free(&masters, "job").await;
 }
+
+#[tokio::test]
+async fn servers_that_close_idle_connections_are_no_matter() {
+    let masters = five().await;
+    for raw in raws(&masters) {
+        raw.tell(&["CONFIG", "SET", "timeout", "1"]).await;
+    }
+    let redlock = client(&masters).await;
+    let kept = redlock.lease("kept").ttl(secs(6)).acquire().await.unwrap();
+    let lost = kept.lost();
+    for _ in 0..4 {
+        // Idle for longer than the servers like.
+        tokio::time::sleep(ms(1_500)).await;
+        hold(&redlock, "job").await.release().await.unwrap();
+    }
+    assert!(kept.is_valid() && lost.now_or_never().is_none());
+    until_free(&masters, "job").await;
+    kept.release().await.unwrap();
+    until_free(&masters, "kept").await;
+}
