@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::testing::{FaultProxy, LocalMasters};
 use leasehold::{NodeState, Redlock};
 
-use super::{connect, five, until};
+use super::{connect, found, until};
 
 pub(crate) struct Proxied {
     pub(crate) masters: LocalMasters,
@@ -14,11 +14,13 @@ pub(crate) struct Proxied {
 
 impl Proxied {
     pub(crate) async fn start() -> Self {
-        let masters = five().await;
+        let masters = LocalMasters::start(5).await.expect("local masters");
         let mut proxies = Vec::new();
         for index in 0..masters.len() {
             proxies.push(FaultProxy::start(masters.addr(index)).await.expect("a proxy"));
         }
+        // By their addresses at the proxies: a marker is that of an address.
+        found(proxies.iter().map(FaultProxy::url)).await;
         Self { masters, proxies }
     }
 

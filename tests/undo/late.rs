@@ -130,7 +130,7 @@ async fn on_a_connection_that_was_reset_and_may_not_be_killed() {
 
 #[tokio::test]
 async fn a_healing_set_does_not_bring_a_released_key_back() {
-    let masters = five().await;
+    let masters = LocalMasters::start(5).await.unwrap();
     let relay = Relay::start(masters.addr(0)).await;
     let urls = std::iter::once(relay.url()).chain(masters.urls().into_iter().skip(1));
     let redlock = connect(Redlock::builder().nodes(urls).node_timeout(secs(3))).await;
