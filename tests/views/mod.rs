@@ -6,6 +6,8 @@
 // Each test file is a crate of its own and uses a part.
 #![allow(dead_code)]
 
+pub(crate) mod forward;
+pub(crate) mod program;
 pub(crate) mod raw;
 
 use std::time::{Duration, Instant};
