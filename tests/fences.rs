@@ -1,0 +1,8 @@
+//! Fences on real masters: they grow from holder to holder, and each node keeps the highest one.
+
+mod fences {
+    mod growth;
+    mod processes;
+    mod record;
+    mod support;
+}

@@ -1,0 +1,78 @@
+//! Eight processes want one key, again and again, and write down their fences while they hold it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use leasehold::Redlock;
+use leasehold::testing::LocalMasters;
+use tokio::process::Command;
+
+use super::support::KEY;
+
+/// Where a worker writes, the grants that it is to win, and the nodes.
+const WORK: [&str; 3] = ["LEASEHOLD_FENCES_FILE", "LEASEHOLD_FENCES_QUOTA", "LEASEHOLD_FENCES_NODES"];
+/// How many grants there are in all, if this is set.
+const GRANTS: &str = "LEASEHOLD_FENCES_GRANTS";
+const DEFAULT_GRANTS: u64 = 20_000;
+const PROCESSES: u64 = 8;
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The longest pause after a release.
+const PAUSE: Duration = Duration::from_millis(12);
+
+#[tokio::test]
+async fn fences_grow_in_the_order_of_holding_over_eight_processes() {
+    let grants = std::env::var(GRANTS).map_or(DEFAULT_GRANTS, |grants| grants.parse().expect("a number"));
+    // Nothing is restarted here, so nothing need be kept.
+    let masters = LocalMasters::builder().count(3).persistent(false).start().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fences");
+    let begun = Instant::now();
+    let workers: Vec<_> = (0..PROCESSES).map(|_| start_worker(&file, grants / PROCESSES, &masters)).collect();
+    for worker in workers {
+        let ended =
+            tokio::time::timeout(PATIENCE, worker.wait_with_output()).await.expect("it ends").unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<(u32, u64)> = text.lines().map(parse).collect();
+    let handovers = lines.windows(2).filter(|pair| pair[0].0 != pair[1].0).count();
+    println!("{} grants in {:.1?}, {handovers} handovers", lines.len(), begun.elapsed());
+    assert_eq!(lines.len() as u64, grants / PROCESSES * PROCESSES);
+    for (index, pair) in lines.windows(2).enumerate() {
+        assert!(pair[0].1 < pair[1].1, "line {}: {:?} after {:?}", index + 2, pair[1], pair[0]);
+    }
+    assert!(handovers as u64 > grants / 4, "the processes took turns: {handovers} handovers");
+}
+
+fn start_worker(file: &Path, quota: u64, masters: &LocalMasters) -> tokio::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["fences::processes::worker", "--exact", "--ignored"]);
+    command.env(WORK[0], file).env(WORK[1], quota.to_string()).env(WORK[2], masters.urls().join(","));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.spawn().unwrap()
+}
+
+/// `PROCESS FENCE`.
+fn parse(line: &str) -> (u32, u64) {
+    let (process, fence) = line.split_once(' ').expect("two numbers");
+    (process.parse().expect("a process number"), fence.parse().expect("a plain integer"))
+}
+
+#[tokio::test]
+#[ignore = "started by the test of eight processes"]
+async fn worker() {
+    let [Ok(file), Ok(quota), Ok(nodes)] = WORK.map(std::env::var) else { return };
+    let redlock = Redlock::connect(nodes.split(',')).await.unwrap();
+    let mut file = std::fs::File::options().create(true).append(true).open(file).unwrap();
+    for _ in 0..quota.parse().unwrap() {
+        let lease = redlock.lease(KEY).fenced().wait(PATIENCE).acquire().await.unwrap();
+        let line = format!("{} {}\n", std::process::id(), lease.fence().unwrap());
+        // One write: lines of two processes never mix.
+        file.write_all(line.as_bytes()).unwrap();
+        lease.release().await.unwrap();
+        // Who has just released is quicker than those who wait: it would win many in a row.
+        tokio::time::sleep(PAUSE.mul_f64(rand::random())).await;
+    }
+}
