@@ -1,9 +1,11 @@
 //! Acquire and release on local masters, each beside its raw limit: the same commands through the same kind
-//! of connections, with nothing but a count to the quorum.
+//! of connections, with nothing but a count to the quorum. Fenced acquire stands beside plain acquire.
 //!
-//! Criterion reports each by itself. The ratios at the end come from short blocks of both that take turns,
-//! so that whatever else the machine does falls on both alike.
+//! Criterion reports each by itself. The ratios at the end come from short blocks of all that take turns,
+//! so that whatever else the machine does falls on all alike. Last comes how many fenced leases took a second
+//! round where eight contend.
 
+mod contention;
 mod raw;
 
 use std::time::{Duration, Instant};
@@ -23,8 +25,12 @@ const BLOCK: u64 = 100;
 #[derive(Clone, Copy)]
 enum Side {
     Leasehold,
+    Fenced,
     Raw,
 }
+
+const SIDES: [(&str, Side); 3] =
+    [("leasehold", Side::Leasehold), ("fenced", Side::Fenced), ("raw limit", Side::Raw)];
 
 #[derive(Clone, Copy)]
 enum Operation {
@@ -52,9 +58,12 @@ impl Bench {
         let mut time = Duration::ZERO;
         for _ in 0..count {
             let [acquire, release] = match side {
-                Side::Leasehold => {
+                Side::Leasehold | Side::Fenced => {
                     let begun = Instant::now();
-                    let request = self.redlock.lease("ours").ttl(TTL);
+                    let request = match side {
+                        Side::Fenced => self.redlock.lease("fenced").ttl(TTL).fenced(),
+                        _ => self.redlock.lease("ours").ttl(TTL),
+                    };
                     let lease = request.try_acquire().await.expect("a quorum answers").expect("it is free");
                     let acquired = Instant::now();
                     lease.release().await.expect("a quorum confirms");
@@ -77,10 +86,10 @@ impl Bench {
     }
 
     /// Medians of blocks that take turns.
-    async fn in_turns(&self, operation: Operation) -> [Duration; 2] {
-        let mut times = [Vec::new(), Vec::new()];
+    async fn in_turns(&self, operation: Operation) -> [Duration; 3] {
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
         for _ in 0..BLOCKS {
-            for (side, times) in [Side::Leasehold, Side::Raw].into_iter().zip(&mut times) {
+            for ((_, side), times) in SIDES.into_iter().zip(&mut times) {
                 times.push(self.time(side, operation, BLOCK).await / BLOCK as u32);
             }
         }
@@ -99,7 +108,7 @@ fn main() {
         let bench = runtime.block_on(Bench::start(nodes));
         for (name, operation) in [("acquire", Operation::Acquire), ("release", Operation::Release)] {
             let mut group = criterion.benchmark_group(format!("{name}, {nodes} nodes"));
-            for (side_name, side) in [("leasehold", Side::Leasehold), ("raw limit", Side::Raw)] {
+            for (side_name, side) in SIDES {
                 group.bench_function(side_name, |b| {
                     b.iter_custom(|count| runtime.block_on(bench.time(side, operation, count)))
                 });
@@ -110,8 +119,13 @@ fn main() {
     }
     criterion.final_summary();
     println!("\nMedians of {BLOCKS} blocks of {BLOCK} operations, in turns:");
-    for (name, nodes, [ours, raw]) in ratios {
+    for (name, nodes, [ours, fenced, raw]) in ratios {
         let ratio = ours.as_secs_f64() / raw.as_secs_f64();
         println!("{name}, {nodes} nodes: {ours:.1?}, raw limit {raw:.1?}: ratio {ratio:.3}");
+        let ratio = fenced.as_secs_f64() / ours.as_secs_f64();
+        println!("{name}, {nodes} nodes: fenced {fenced:.1?}, plain {ours:.1?}: ratio {ratio:.3}");
+    }
+    for nodes in [3, 5] {
+        println!("{}", runtime.block_on(contention::measure(nodes)));
     }
 }
