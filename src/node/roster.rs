@@ -105,6 +105,19 @@ impl Roster {
         self.changed.send_replace(());
     }
 
+    /// Resolves when another node has answered and the fleet may still be found new: a node that is down is
+    /// best tried again at once, because who starts a fleet starts all of it.
+    pub(crate) async fn stirred(&self) {
+        let mut changes = self.changed.subscribe();
+        loop {
+            // The sender lives as long as the roster.
+            let _ = changes.changed().await;
+            if !self.lock().known {
+                return;
+            }
+        }
+    }
+
     /// Resolves to true when every node has found no marker, to false when one was seen.
     pub(crate) async fn all_unmarked(&self) -> bool {
         self.decided(|views| views.nodes.iter().all(|view| view.word != Word::None)).await

@@ -61,6 +61,7 @@ impl Supervisor {
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.delay()) => {}
+                () = self.shared.roster.stirred() => {}
                 () = self.shared.wake.notified() => {
                     if self.is_over(&mut closing_since) {
                         return;

@@ -134,8 +134,12 @@ async fn without_client_an_emptied_memory_is_seen_late_and_that_is_told() {
 
 #[tokio::test]
 async fn without_hello_the_older_protocol_serves_and_that_is_told() {
-    let node = without(&["-hello"]).await;
-    assert_eq!(node.warnings, [NodeWarning::NoTracking]);
+    // HELLO is sent before the user is known, so it is the default user who may or may not.
+    let (masters, urls) = restricted(1, &[]).await;
+    raw(&masters, 0).tell(&["ACL", "SETUSER", "default", "-hello"]).await;
+    let redlock = builder(urls).connect().await.expect("connect");
+    assert_eq!(until_up(&redlock, 0).await.warnings, [NodeWarning::NoTracking]);
+    assert!(redlock.lease("job").try_acquire().await.expect("it votes").is_some());
 }
 
 #[tokio::test]
