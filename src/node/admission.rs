@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::marker::{Marker, size};
 use super::report::{Report, Role};
+use crate::quorum::quorum;
 
 /// Why a node may not vote at all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -151,10 +152,10 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
     let mut age = age(since, time);
     if marker
         .as_ref()
-        .is_some_and(|marker| foreign(marker) && size(&marker.fingerprint) < size(fleet.fingerprint))
+        .is_some_and(|marker| foreign(marker) && size(&marker.fingerprint) < quorum(size(fleet.fingerprint)))
     {
-        // Who was given a part of the nodes takes it for a new fleet more easily: its word is worth no more
-        // than the node's uptime.
+        // Who was given a minority of the nodes can take it for a new fleet although the rest is in use: its
+        // word is worth no more than the node's uptime.
         let uptime = by_uptime(report).age;
         age = if age.is_none() { uptime } else { age.min(uptime) };
     }
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_a_client_with_fewer_nodes_is_worth_no_more_than_the_uptime() {
+    fn the_word_of_a_client_with_a_minority_of_the_nodes_is_worth_no_more_than_the_uptime() {
         for (since, uptime, expected) in [(0, 9, 8), (NOW - 3_000_000, 9, 3), (NOW - 30_000_000, 9, 8)] {
             let theirs = Marker { fingerprint: "1-theirs".into(), ..marker("now", since, true) };
             let report = Report { uptime: Some(Duration::from_secs(uptime)), ..report(true, Some(theirs)) };

@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::validity::drift;
 
 /// Samples closer together than this are one.
 const APART: Duration = Duration::from_millis(50);
-/// A clock that gains more than this, and a hundredth, between two samples was stepped.
-const STEP: Duration = Duration::from_millis(100);
 /// The TIME that went along with a command was taken so soon after it was asked.
 const ALONG: Duration = Duration::from_millis(5);
 
@@ -39,7 +38,8 @@ pub(super) struct ClockWatch {
 
 impl ClockWatch {
     /// Notes that the node's TIME was `time` at a moment between `sent` and `received`; forgets what is older
-    /// than `keep`. Returns by how much the clock was stepped forward since the last sample, if it was.
+    /// than `keep`. Returns by how much the clock was stepped forward since the last sample, if that is more
+    /// than the drift allowed in `keep`.
     pub(super) fn note(
         &mut self,
         sent: Timestamp,
@@ -49,7 +49,8 @@ impl ClockWatch {
     ) -> Option<Duration> {
         let sample = Sample { sent, received, time };
         let gained = self.samples.back().map(|last| (sample.gained(last), received.since(last.sent)));
-        let stepped = gained.and_then(|(gained, time)| (gained > STEP + time / 100).then_some(gained));
+        let allowed = |time: Duration| drift(keep).max(time / 100);
+        let stepped = gained.and_then(|(gained, time)| (gained > allowed(time)).then_some(gained));
         // The last one at hand that is older than `keep` is kept: leases may be as old.
         while self.samples.get(1).is_some_and(|next| received.since(next.received) > keep) {
             self.samples.pop_front();
@@ -69,10 +70,12 @@ impl ClockWatch {
     /// if that is more than `drift`. Counts from the sample that went along with the command, else from the
     /// last before it.
     pub(super) fn stepped(&self, since: Timestamp, drift: Duration) -> Option<Duration> {
-        let newest = self.samples.back()?;
+        let (newest, older) =
+            self.samples.iter().next_back().map(|newest| (newest, self.samples.len() - 1))?;
         let along = |sample: &&Sample| sample.sent >= since && sample.sent.since(since) <= ALONG;
         let before = |sample: &&Sample| sample.received <= since;
-        let base = self.samples.iter().find(along).or_else(|| self.samples.iter().rev().find(before));
+        let older = || self.samples.iter().take(older);
+        let base = older().find(along).or_else(|| older().rev().find(before));
         let gained = newest.gained(base.or(self.samples.front())?);
         (gained > drift).then_some(gained)
     }

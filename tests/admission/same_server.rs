@@ -69,8 +69,7 @@ async fn found_out_later(masters: &LocalMasters) -> (Redlock, Forward) {
     free.end().await;
     let urls = [masters.url(0), masters.url(1), format!("redis://{address}")];
     masters.kill(1).await.expect("kill");
-    let redlock =
-        builder(urls).max_ttl(secs(3)).connect().await.expect("a node that is not there is no error");
+    let redlock = builder(urls).connect().await.expect("a node that is not there is no error");
     until_up(&redlock, 0).await;
     (redlock, Forward::start(address, masters.addr(0)).await.expect("an address"))
 }
@@ -102,8 +101,7 @@ async fn the_second_address_gets_the_vote_when_the_first_is_gone_and_there_is_st
     let slow = FaultProxy::start(masters.addr(0)).await.expect("a proxy");
     slow.hold(Direction::ToClient);
     let urls = [proxy.url(), slow.url(), masters.url(1)];
-    let redlock =
-        builder(urls).max_ttl(secs(3)).node_timeout(ms(300)).connect().await.expect("nothing is seen yet");
+    let redlock = builder(urls).node_timeout(ms(300)).connect().await.expect("nothing is seen yet");
     until_up(&redlock, 0).await;
     slow.heal();
     until_node(&redlock, 1, "refused", |node| matches!(node.state, NodeState::Refused(_))).await;
