@@ -133,16 +133,6 @@ async fn without_client_an_emptied_memory_is_seen_late_and_that_is_told() {
 }
 
 #[tokio::test]
-async fn without_hello_the_older_protocol_serves_and_that_is_told() {
-    // HELLO is sent before the user is known, so it is the default user who may or may not.
-    let (masters, urls) = restricted(1, &[]).await;
-    raw(&masters, 0).tell(&["ACL", "SETUSER", "default", "-hello"]).await;
-    let redlock = builder(urls).connect().await.expect("connect");
-    assert_eq!(until_up(&redlock, 0).await.warnings, [NodeWarning::NoTracking]);
-    assert!(redlock.lease("job").try_acquire().await.expect("it votes").is_some());
-}
-
-#[tokio::test]
 async fn a_user_who_may_do_little_more_than_set_keys_has_votes() {
     // What a managed server may leave of the rights.
     let rules = ["-@admin", "-@dangerous", "-info", "-role", "-config", "-client", "-hello", "-time"];
