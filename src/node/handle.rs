@@ -134,6 +134,13 @@ impl Shared {
         {
             self.wake.notify_one();
         }
+        // What was learnt of the node since it was asked counts: another client may have marked it anew.
+        let young = state
+            .link(pending.epoch)
+            .and_then(|link| link.too_young(&pending.command, &self.address, pending.sent));
+        if let (Ok(Vote::Yes), Some(young)) = (&answer, young) {
+            return Err(young.after_sending());
+        }
         match (&pending.command, &answer) {
             (command, Ok(Vote::Yes))
                 if command.sets() && self.timing.restart_guard && pending.alarm.is_raised() =>
