@@ -27,10 +27,15 @@ enum Side {
     Leasehold,
     Fenced,
     Raw,
+    RawFenced,
 }
 
-const SIDES: [(&str, Side); 3] =
-    [("leasehold", Side::Leasehold), ("fenced", Side::Fenced), ("raw limit", Side::Raw)];
+const SIDES: [(&str, Side); 4] = [
+    ("leasehold", Side::Leasehold),
+    ("fenced", Side::Fenced),
+    ("raw limit", Side::Raw),
+    ("raw limit, fenced", Side::RawFenced),
+];
 
 #[derive(Clone, Copy)]
 enum Operation {
@@ -69,11 +74,20 @@ impl Bench {
                     lease.release().await.expect("a quorum confirms");
                     [acquired - begun, acquired.elapsed()]
                 }
-                Side::Raw => {
+                Side::Raw | Side::RawFenced => {
                     let begun = Instant::now();
-                    self.raw.acquire("raw", TOKEN, TTL).await;
+                    let key = match side {
+                        Side::RawFenced => {
+                            self.raw.grant("raw fenced", TOKEN, TTL).await;
+                            "raw fenced"
+                        }
+                        _ => {
+                            self.raw.acquire("raw", TOKEN, TTL).await;
+                            "raw"
+                        }
+                    };
                     let acquired = Instant::now();
-                    self.raw.release("raw", TOKEN).await;
+                    self.raw.release(key, TOKEN).await;
                     [acquired - begun, acquired.elapsed()]
                 }
             };
@@ -86,8 +100,8 @@ impl Bench {
     }
 
     /// Medians of blocks that take turns.
-    async fn in_turns(&self, operation: Operation) -> [Duration; 3] {
-        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    async fn in_turns(&self, operation: Operation) -> [Duration; 4] {
+        let mut times = SIDES.map(|_| Vec::new());
         for _ in 0..BLOCKS {
             for ((_, side), times) in SIDES.into_iter().zip(&mut times) {
                 times.push(self.time(side, operation, BLOCK).await / BLOCK as u32);
@@ -119,11 +133,14 @@ fn main() {
     }
     criterion.final_summary();
     println!("\nMedians of {BLOCKS} blocks of {BLOCK} operations, in turns:");
-    for (name, nodes, [ours, fenced, raw]) in ratios {
-        let ratio = ours.as_secs_f64() / raw.as_secs_f64();
-        println!("{name}, {nodes} nodes: {ours:.1?}, raw limit {raw:.1?}: ratio {ratio:.3}");
-        let ratio = fenced.as_secs_f64() / ours.as_secs_f64();
-        println!("{name}, {nodes} nodes: fenced {fenced:.1?}, plain {ours:.1?}: ratio {ratio:.3}");
+    for (name, nodes, [plain, fenced, raw, raw_fenced]) in ratios {
+        let tell = |what, ours: Duration, limit: Duration| {
+            let ratio = ours.as_secs_f64() / limit.as_secs_f64();
+            println!("{name}, {nodes} nodes: {what} {ours:.1?} to {limit:.1?}: ratio {ratio:.3}");
+        };
+        tell("plain to its raw limit,", plain, raw);
+        tell("fenced to its raw limit,", fenced, raw_fenced);
+        tell("fenced to plain,", fenced, plain);
     }
     for nodes in [3, 5] {
         println!("{}", runtime.block_on(contention::measure(nodes)));

@@ -1,6 +1,6 @@
 //! The raw limit: the library's commands through plain connections, and a count to the quorum.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -8,6 +8,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Value};
 
 const DELETE: &str = include_str!("../../src/node/lua/delete.lua");
+const GRANT: &str = include_str!("../../src/node/lua/grant.lua");
+/// How long a fence is kept, in milliseconds.
+const RECORD_TTL: u64 = 24 * 3600 * 1000;
 
 /// How the library deletes on this kind of server.
 enum Delete {
@@ -19,6 +22,8 @@ enum Delete {
 pub(crate) struct Raw {
     connections: Vec<MultiplexedConnection>,
     delete: Delete,
+    /// The hash of the script that grants a fence.
+    grant: String,
 }
 
 impl Raw {
@@ -34,13 +39,23 @@ impl Raw {
             connections.push(connection.expect("the master is up"));
         }
         let delete = Delete::find(&mut connections).await;
-        Self { connections, delete }
+        let grant = load(&mut connections, GRANT).await;
+        Self { connections, delete, grant }
     }
 
     pub(crate) async fn acquire(&self, key: &str, token: &str, ttl: Duration) {
         let mut set = redis::cmd("SET");
         set.arg(key).arg(token).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
-        self.count(&set, &Value::Okay).await;
+        self.count(&set, |answer| *answer == Value::Okay).await;
+    }
+
+    pub(crate) async fn grant(&self, key: &str, token: &str, ttl: Duration) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(&self.grant).arg(2).arg(key).arg(format!("leasehold:fence:{key}"));
+        cmd.arg(token).arg(ttl.as_millis() as u64).arg(now as u64).arg(RECORD_TTL);
+        let granted = |answer: &Value| matches!(answer, Value::Array(words) if words[0] == Value::Int(1));
+        self.count(&cmd, granted).await;
     }
 
     pub(crate) async fn release(&self, key: &str, token: &str) {
@@ -59,11 +74,11 @@ impl Raw {
                 cmd.arg(hash).arg(1).arg(key).arg(token);
             }
         }
-        self.count(&cmd, &Value::Int(1)).await;
+        self.count(&cmd, |answer| *answer == Value::Int(1)).await;
     }
 
-    /// Sends `cmd` to all, and waits until a quorum answered `yes`.
-    async fn count(&self, cmd: &Cmd, yes: &Value) {
+    /// Sends `cmd` to all, and waits until a quorum said yes.
+    async fn count(&self, cmd: &Cmd, is_yes: impl Fn(&Value) -> bool) {
         let connections = self.connections.iter().cloned();
         let send =
             |mut connection: MultiplexedConnection| async move { connection.send_packed_command(cmd).await };
@@ -71,7 +86,7 @@ impl Raw {
         let mut open = self.connections.len() / 2 + 1;
         while open > 0 {
             let answer = answers.next().await.expect("a quorum says yes").expect("no error");
-            open -= usize::from(answer == *yes);
+            open -= usize::from(is_yes(&answer));
         }
     }
 }
@@ -85,11 +100,16 @@ impl Delete {
         if redis::cmd("DELIFEQ").arg("none").arg("").query_async::<i32>(first).await.is_ok() {
             return Self::Delifeq;
         }
-        let mut hash = String::new();
-        for connection in connections {
-            let load = redis::cmd("SCRIPT").arg("LOAD").arg(DELETE).query_async(connection).await;
-            hash = load.expect("a script can be loaded");
-        }
-        Self::Script(hash)
+        Self::Script(load(connections, DELETE).await)
     }
+}
+
+/// Loads a script everywhere and tells its hash.
+async fn load(connections: &mut [MultiplexedConnection], script: &str) -> String {
+    let mut hash = String::new();
+    for connection in connections {
+        let load = redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await;
+        hash = load.expect("a script can be loaded");
+    }
+    hash
 }
