@@ -115,6 +115,8 @@ pub mod testing;
 mod token;
 mod validity;
 mod watchdog;
+#[doc = include_str!("../docs/which-lock.md")]
+pub mod which_lock {}
 
 pub use config::Builder;
 pub use error::{
