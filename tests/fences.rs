@@ -1,5 +1,7 @@
 //! Fences on real masters: they grow from holder to holder, and each node keeps the highest one.
 
+mod views;
+
 mod fences {
     mod growth;
     mod processes;

@@ -5,17 +5,8 @@ use std::path::PathBuf;
 use leasehold::testing::LocalMasters;
 use tempfile::TempDir;
 
+use crate::views::faketime::library;
 use crate::views::{masters, program};
-
-/// Where Debian and others put it.
-const FOLDERS: [&str; 6] = [
-    "/usr/lib/x86_64-linux-gnu/faketime",
-    "/usr/lib/aarch64-linux-gnu/faketime",
-    "/usr/lib/faketime",
-    "/usr/lib64/faketime",
-    "/usr/local/lib/faketime",
-    "/usr/lib",
-];
 
 /// Some masters, the last of which believes what a file says of the time.
 pub(super) struct Scene {
@@ -63,11 +54,4 @@ impl Scene {
         // At once: it is read at any time.
         std::fs::rename(new, &self.clock).expect("rename");
     }
-}
-
-fn library() -> PathBuf {
-    let found = FOLDERS.iter().map(|folder| PathBuf::from(folder).join("libfaketime.so.1"));
-    found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| {
-        panic!("libfaketime.so.1 is missing: install the package `faketime` (looked into {FOLDERS:?})")
-    })
 }

@@ -1,22 +1,26 @@
-//! Eight processes want one key, again and again, and write down their fences while they hold it.
+//! Eight processes want one key, again and again, and write down their fences while they hold it. The clock of
+//! one is an hour ahead, that of another an hour behind.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use leasehold::Redlock;
 use leasehold::testing::LocalMasters;
 use tokio::process::Command;
 
 use super::support::KEY;
+use crate::views::faketime::library;
 
 /// Where a worker writes, the grants that it is to win, and the nodes.
 const WORK: [&str; 3] = ["LEASEHOLD_FENCES_FILE", "LEASEHOLD_FENCES_QUOTA", "LEASEHOLD_FENCES_NODES"];
-/// How many grants there are in all, if this is set.
+/// How many grants there are in all, where this is set.
 const GRANTS: &str = "LEASEHOLD_FENCES_GRANTS";
 const DEFAULT_GRANTS: u64 = 20_000;
 const PROCESSES: u64 = 8;
+/// How far off the clocks of the first are.
+const CLOCKS: [&str; 2] = ["+3600", "-3600"];
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The longest pause after a release.
 const PAUSE: Duration = Duration::from_millis(12);
@@ -29,35 +33,53 @@ async fn fences_grow_in_the_order_of_holding_over_eight_processes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fences");
     let begun = Instant::now();
-    let workers: Vec<_> = (0..PROCESSES).map(|_| start_worker(&file, grants / PROCESSES, &masters)).collect();
+    let workers: Vec<_> =
+        (0..PROCESSES).map(|index| start_worker(index, &file, grants / PROCESSES, &masters)).collect();
     for worker in workers {
         let ended =
             tokio::time::timeout(PATIENCE, worker.wait_with_output()).await.expect("it ends").unwrap();
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
     }
     let text = std::fs::read_to_string(&file).unwrap();
-    let lines: Vec<(u32, u64)> = text.lines().map(parse).collect();
-    let handovers = lines.windows(2).filter(|pair| pair[0].0 != pair[1].0).count();
+    let lines: Vec<[u64; 3]> = text.lines().map(parse).collect();
+    let handovers = lines.windows(2).filter(|pair| pair[0][0] != pair[1][0]).count();
     println!("{} grants in {:.1?}, {handovers} handovers", lines.len(), begun.elapsed());
     assert_eq!(lines.len() as u64, grants / PROCESSES * PROCESSES);
     for (index, pair) in lines.windows(2).enumerate() {
-        assert!(pair[0].1 < pair[1].1, "line {}: {:?} after {:?}", index + 2, pair[1], pair[0]);
+        assert!(pair[0][1] < pair[1][1], "line {}: {:?} after {:?}", index + 2, pair[1], pair[0]);
     }
+    let [_, last, _] = lines[lines.len() - 1];
+    assert!(unix_micros().abs_diff(last) < 60_000_000, "{last} is nowhere near the time");
+    let hour = |line: &&[u64; 3]| line[1].abs_diff(line[2]) > 3_500_000_000;
+    assert_eq!(
+        lines.iter().filter(hour).count() as u64,
+        grants / PROCESSES * 2,
+        "two clocks were an hour off"
+    );
     assert!(handovers as u64 > grants / 4, "the processes took turns: {handovers} handovers");
 }
 
-fn start_worker(file: &Path, quota: u64, masters: &LocalMasters) -> tokio::process::Child {
+fn start_worker(index: u64, file: &Path, quota: u64, masters: &LocalMasters) -> tokio::process::Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["fences::processes::worker", "--exact", "--ignored"]);
     command.env(WORK[0], file).env(WORK[1], quota.to_string()).env(WORK[2], masters.urls().join(","));
+    if let Some(clock) = CLOCKS.get(index as usize) {
+        command.env("LD_PRELOAD", library()).env("FAKETIME", clock);
+        command.envs([("DONT_FAKE_MONOTONIC", "1"), ("FAKETIME_DISABLE_SHM", "1")]);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()
 }
 
-/// `PROCESS FENCE`.
-fn parse(line: &str) -> (u32, u64) {
-    let (process, fence) = line.split_once(' ').expect("two numbers");
-    (process.parse().expect("a process number"), fence.parse().expect("a plain integer"))
+/// `PROCESS FENCE CLOCK`.
+fn parse(line: &str) -> [u64; 3] {
+    let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a plain integer")).collect();
+    numbers.try_into().expect("three numbers")
+}
+
+/// Unix time by the clock of this process.
+fn unix_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64
 }
 
 #[tokio::test]
@@ -68,7 +90,7 @@ async fn worker() {
     let mut file = std::fs::File::options().create(true).append(true).open(file).unwrap();
     for _ in 0..quota.parse().unwrap() {
         let lease = redlock.lease(KEY).fenced().wait(PATIENCE).acquire().await.unwrap();
-        let line = format!("{} {}\n", std::process::id(), lease.fence().unwrap());
+        let line = format!("{} {} {}\n", std::process::id(), lease.fence().unwrap(), unix_micros());
         // One write: lines of two processes never mix.
         file.write_all(line.as_bytes()).unwrap();
         lease.release().await.unwrap();

@@ -4,6 +4,7 @@
 // Each test file is a crate of its own and uses a part.
 #![allow(dead_code)]
 
+pub(crate) mod faketime;
 pub(crate) mod forward;
 pub(crate) mod program;
 pub(crate) mod replication;
