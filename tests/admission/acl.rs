@@ -3,7 +3,7 @@
 use leasehold::testing::LocalMasters;
 use leasehold::{Builder, ConnectError, NodeErrorKind, NodeState, NodeStatus, NodeWarning, Redlock, Refusal};
 
-use crate::common::raw;
+use crate::views::raw::raw;
 use crate::views::{PATIENCE, builder, masters, meet, secs, until_up};
 
 const ALL: &[&str] = &["~*", "&*", "+@all"];
@@ -11,7 +11,7 @@ const ALL: &[&str] = &["~*", "&*", "+@all"];
 /// Masters that have served before, and the same addresses for a user with these rules besides all rights.
 async fn restricted(count: usize, rules: &[&str]) -> (LocalMasters, Vec<String>) {
     let masters = masters(count).start().await.expect("local masters");
-    meet(masters.urls(), secs(60)).await;
+    meet(&masters, secs(60)).await;
     let urls = users(&masters, &[ALL, rules].concat()).await;
     (masters, urls)
 }
@@ -151,7 +151,7 @@ async fn a_user_who_may_do_little_more_than_set_keys_has_votes() {
 #[tokio::test]
 async fn a_warning_stays_visible_on_a_node_among_others() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(masters.urls(), secs(60)).await;
+    meet(&masters, secs(60)).await;
     let urls = users(&masters, &[ALL, &["-info"]].concat()).await;
     let mixed = [urls[0].clone(), masters.url(1), masters.url(2)];
     let redlock = builder(mixed).connect().await.expect("connect");

@@ -10,7 +10,7 @@ use crate::views::{builder, masters, meet, ms, secs, until_all_up, until_node, u
 /// All down, which have served before.
 async fn down() -> LocalMasters {
     let masters = masters(3).start().await.expect("local masters");
-    meet(masters.urls(), secs(60)).await;
+    meet(&masters, secs(60)).await;
     for index in 0..3 {
         masters.kill(index).await.expect("kill");
     }
@@ -138,14 +138,14 @@ async fn a_missing_password_is_told_as_one() {
 async fn a_password_that_is_put_right_at_the_server_is_taken_in() {
     let (masters, redlock, _) = one_wrong_password().await;
     let url = masters.url(2).replace("redis://", "redis://:right-secret@");
-    crate::common::Raw::new(&url).tell(&["CONFIG", "SET", "requirepass", "wrong-secret"]).await;
+    crate::views::raw::Raw::new(&url).tell(&["CONFIG", "SET", "requirepass", "wrong-secret"]).await;
     until_up(&redlock, 2).await;
 }
 
 #[tokio::test]
 async fn a_node_that_takes_connections_and_says_nothing_does_not_keep_connect_waiting() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(masters.urls(), secs(60)).await;
+    meet(&masters, secs(60)).await;
     masters.pause(1).await.expect("pause");
     let begun = Instant::now();
     let redlock = builder(masters.urls()).node_timeout(ms(500)).connect().await.expect("connect");

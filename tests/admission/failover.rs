@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::testing::LocalMasters;
 use leasehold::{AcquireError, NodeErrorKind, NodeState, Redlock, Refusal};
 
-use crate::common::raw;
+use crate::views::raw::raw;
 use crate::views::{PATIENCE, builder, is_young, masters, meet, secs, until, until_node, until_up};
 
 const MAX_TTL: Duration = secs(4);
@@ -13,7 +13,7 @@ const MAX_TTL: Duration = secs(4);
 /// Three masters, the second of which is down, and a client: the votes of the other two are needed.
 async fn scene() -> (LocalMasters, Redlock) {
     let masters = masters(3).start().await.expect("local masters");
-    meet(masters.urls(), MAX_TTL).await;
+    meet(&masters, MAX_TTL).await;
     masters.kill(1).await.expect("kill");
     let redlock = builder(masters.urls()).max_ttl(MAX_TTL).connect().await.expect("connect");
     until_up(&redlock, 0).await;
@@ -76,7 +76,7 @@ async fn a_replica_that_is_a_master_again_is_young_and_then_votes() {
 #[tokio::test]
 async fn a_lease_lives_through_the_failover_of_one_node_and_is_put_on_it_again() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(masters.urls(), MAX_TTL).await;
+    meet(&masters, MAX_TTL).await;
     let outside = crate::views::masters(1).start().await.expect("an outside server");
     let redlock = builder(masters.urls()).max_ttl(MAX_TTL).connect().await.expect("connect");
     let lease = redlock.lease("job").ttl(secs(3)).acquire().await.expect("acquire");
@@ -95,7 +95,7 @@ async fn a_lease_lives_through_the_failover_of_one_node_and_is_put_on_it_again()
 #[tokio::test]
 async fn the_loss_of_too_many_nodes_to_failovers_is_announced() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(masters.urls(), MAX_TTL).await;
+    meet(&masters, MAX_TTL).await;
     let redlock = builder(masters.urls()).max_ttl(MAX_TTL).connect().await.expect("connect");
     let lease = redlock.lease("job").ttl(secs(3)).acquire().await.expect("acquire");
     for index in [1, 2] {

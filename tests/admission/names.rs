@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use leasehold::testing::LocalMasters;
 use leasehold::{ConnectError, NodeState, NodeWarning, Redlock, Refusal};
 
-use crate::common::raw;
 use crate::views::forward::Forward;
+use crate::views::raw::raw;
 use crate::views::{builder, is_young, masters, meet, secs, until_node, until_up};
 
 const HOSTS: &str = "NSS_WRAPPER_HOSTS";
@@ -53,7 +53,7 @@ fn name(hosts: &Path, addresses: &[&str]) {
 
 async fn one() -> LocalMasters {
     let masters = masters(2).start().await.expect("local masters");
-    meet(masters.urls(), secs(60)).await;
+    meet(&masters, secs(60)).await;
     masters
 }
 

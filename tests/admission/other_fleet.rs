@@ -76,7 +76,7 @@ async fn a_restart_does_not_make_one_forget_whose_fleet_it_is() {
 #[tokio::test]
 async fn to_adopt_the_nodes_writes_the_new_set_into_their_markers() {
     let masters = four().await;
-    meet(masters.urls(), secs(60)).await;
+    meet(&masters, secs(60)).await;
     let second = client(&masters, &[0, 1, 2], 60).await;
     until_up(&second, 0).await;
     assert_eq!(warned(&second), [true; 3]);

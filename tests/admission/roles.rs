@@ -5,8 +5,8 @@ use std::path::Path;
 use leasehold::testing::LocalMasters;
 use leasehold::{ConnectError, Refusal};
 
-use crate::common::raw;
 use crate::views::program::{script, server};
+use crate::views::raw::raw;
 use crate::views::{builder, masters};
 
 /// Connecting fails because of the second node, with a reason that says what to do.

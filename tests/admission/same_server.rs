@@ -94,7 +94,7 @@ async fn a_server_that_turns_up_behind_a_second_address_later_has_one_vote() {
 #[tokio::test]
 async fn the_second_address_gets_the_vote_when_the_first_is_gone_and_there_is_still_only_one() {
     let masters = two().await;
-    meet(masters.urls(), secs(60)).await;
+    meet(&masters, secs(60)).await;
     masters.kill(1).await.expect("kill");
     let proxy = FaultProxy::start(masters.addr(0)).await.expect("a proxy");
     // The second address is slow to answer, so that the first has taken the place by then.

@@ -3,7 +3,7 @@
 use leasehold::testing::{Direction, FaultProxy};
 use leasehold::{NodeErrorKind, NodeState};
 
-use crate::common::{Raw, raw};
+use crate::views::raw::{Raw, raw};
 use crate::views::{builder, masters, ms, secs, until_node, until_up};
 
 #[tokio::test]

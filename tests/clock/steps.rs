@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{ExtendError, Lease, NodeErrorKind, NodeStatus, NodeWarning, Redlock};
 
 use super::faked::Scene;
-use crate::common::raw;
+use crate::views::raw::raw;
 use crate::views::{builder, ms, secs, until, until_all_up, until_node};
 
 const TTL: Duration = secs(20);

@@ -7,7 +7,7 @@ use leasehold::{NodeState, Redlock};
 
 use super::certificates::Authority;
 use super::servers::{TlsMaster, three, urls};
-use crate::common::Raw;
+use crate::views::raw::Raw;
 use crate::views::{builder, is_young, ms, secs, until, until_all_up, until_node, until_up};
 
 async fn client(urls: &[String], ca: &str) -> Redlock {
