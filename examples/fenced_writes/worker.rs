@@ -52,7 +52,7 @@ pub(crate) async fn work(args: &[String]) -> Result<()> {
 async fn acquire(redlock: &Redlock, ttl: Duration) -> Result<Lease> {
     loop {
         match redlock.lease(KEY).ttl(ttl).fenced().acquire().await {
-            Err(leasehold::AcquireError::NoQuorum { .. }) => {}
+            Err(leasehold::AcquireError::NoQuorum(_)) => {}
             outcome => return Ok(outcome?),
         }
     }
