@@ -59,6 +59,8 @@ impl ClockWatch {
         let (last, before) = (newest.next(), newest.next());
         if let (Some(last), Some(before)) = (last, before)
             && last.received.since(before.received) < APART
+            // One that shows a step is the base of what comes after it.
+            && last.gained(before) <= Duration::from_millis(2)
         {
             self.samples.pop_back();
         }
