@@ -105,16 +105,8 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
     let (Some(marker), Some(time)) = (&report.marker, report.time) else {
         return by_uptime(report);
     };
-    let replication = report.replication.as_deref().unwrap_or("-");
-    let marker_of = |since, fingerprint: &str, place: &str| Marker {
-        run_id: run_id.clone(),
-        since,
-        // What comes back after a restart may be a replica that took the place of its master.
-        synced: report.synced() && report.replicas.unwrap_or(0) == 0,
-        fingerprint: fingerprint.to_owned(),
-        place: place.to_owned(),
-        replication: replication.to_owned(),
-    };
+    let marker_of =
+        |since, fingerprint: &str, place: &str| marker_of(report, run_id, since, fingerprint, place);
     let (since, write) = match marker {
         // Overrides another client that did not see that the fleet is new.
         _ if fleet.is_new => (0, Some(marker_of(0, fleet.fingerprint, fleet.place))),
@@ -125,7 +117,8 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
         // It remembers; how it syncs may have been changed since.
         // One that was a replica since may have got its own marker back from its former replica.
         Some(marker)
-            if marker.run_id == *run_id && !(report.was_replica && marker.replication != replication) =>
+            if marker.run_id == *run_id
+                && !(report.was_replica && Some(&marker.replication) != report.replication.as_ref()) =>
         {
             let mut now = marker_of(marker.since, &marker.fingerprint, &marker.place);
             if !report.tells_synced() && report.replicas.unwrap_or(0) == 0 {
@@ -160,6 +153,19 @@ pub(crate) fn admit(report: &Report, fleet: Fleet<'_>) -> Admitted {
         age = if age.is_none() { uptime } else { age.min(uptime) };
     }
     Admitted { age, write, warnings: if other { vec![NodeWarning::OtherFleet] } else { Vec::new() } }
+}
+
+/// The marker of this run of the node.
+fn marker_of(report: &Report, run_id: &str, since: u64, fingerprint: &str, place: &str) -> Marker {
+    Marker {
+        run_id: run_id.to_owned(),
+        since,
+        // What comes back after a restart may be a replica that took the place of its master.
+        synced: report.synced() && report.replicas.unwrap_or(0) == 0,
+        fingerprint: fingerprint.to_owned(),
+        place: place.to_owned(),
+        replication: report.replication.as_deref().unwrap_or("-").to_owned(),
+    }
 }
 
 /// How long a node has remembered at `time`; `None` is for ever.

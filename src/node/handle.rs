@@ -134,31 +134,32 @@ impl Shared {
         {
             self.wake.notify_one();
         }
-        // What was learnt of the node since it was asked counts: another client may have marked it anew.
-        let young = state
-            .link(pending.epoch)
-            .and_then(|link| link.too_young(&pending.command, &self.address, pending.sent));
-        if let (Ok(Vote::Yes), Some(young)) = (&answer, young) {
+        self.count(&mut state, pending, answer)
+    }
+
+    /// What counts of an answer, by all that is known of the node now.
+    fn count(&self, state: &mut State, pending: &Pending, answer: Answer) -> Answer {
+        let command = &pending.command;
+        if !matches!(answer, Ok(Vote::Yes)) || !command.sets() {
+            return answer;
+        }
+        // Another client may have marked it anew since it was asked.
+        let link = state.link(pending.epoch);
+        let young = link.and_then(|link| link.too_young(command, &self.address, pending.sent));
+        if let Some(young) = young {
             return Err(young.after_sending());
         }
-        match (&pending.command, &answer) {
-            (command, Ok(Vote::Yes))
-                if command.sets() && self.timing.restart_guard && pending.alarm.is_raised() =>
-            {
-                let reason = "its memory was emptied: it is checked anew";
-                Err(self.error(NodeErrorKind::Emptied, reason).after_sending())
-            }
-            (Command::Extend { ttl, since, .. }, Ok(Vote::Yes)) => {
-                match state.clock.stepped(*since, drift(ttl.duration())) {
-                    Some(gained) => {
-                        let reason = NodeWarning::ClockStepped { gained }.to_string();
-                        Err(self.error(NodeErrorKind::ClockStepped, reason))
-                    }
-                    None => answer,
-                }
-            }
-            _ => answer,
+        if self.timing.restart_guard && pending.alarm.is_raised() {
+            let reason = "its memory was emptied: it is checked anew";
+            return Err(self.error(NodeErrorKind::Emptied, reason).after_sending());
         }
+        if let Command::Extend { ttl, since, .. } = command
+            && let Some(gained) = state.clock.stepped(*since, drift(ttl.duration()))
+        {
+            let reason = NodeWarning::ClockStepped { gained }.to_string();
+            return Err(self.error(NodeErrorKind::ClockStepped, reason));
+        }
+        answer
     }
 
     /// Takes in the node's TIME, and whether its clock was stepped since the one before.
