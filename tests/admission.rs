@@ -1,5 +1,6 @@
 //! Only independent masters vote; what a node does not tell is a warning; and `nodes()` says how each is.
 
+mod common;
 mod views;
 
 mod admission {

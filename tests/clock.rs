@@ -1,5 +1,6 @@
 //! A master whose clock is stepped: libfaketime stands between it and the system's clock.
 
+mod common;
 mod views;
 
 mod clock {

@@ -3,15 +3,16 @@
 use leasehold::testing::LocalMasters;
 use leasehold::{Builder, ConnectError, NodeErrorKind, NodeState, NodeStatus, NodeWarning, Redlock, Refusal};
 
-use crate::views::raw::raw;
-use crate::views::{PATIENCE, builder, masters, meet, secs, until_up};
+use crate::common::{PATIENCE, raw, secs};
+use crate::views::replication::follow_nobody;
+use crate::views::{builder, masters, meet, until_up};
 
 const ALL: &[&str] = &["~*", "&*", "+@all"];
 
 /// Masters that have served before, and the same addresses for a user with these rules besides all rights.
 async fn restricted(count: usize, rules: &[&str]) -> (LocalMasters, Vec<String>) {
     let masters = masters(count).start().await.expect("local masters");
-    meet(&masters, secs(60)).await;
+    meet(masters.urls(), secs(60)).await;
     let urls = users(&masters, &[ALL, rules].concat()).await;
     (masters, urls)
 }
@@ -63,7 +64,7 @@ async fn without_info_the_role_is_known_from_role() {
 
 async fn is_refused_without(rules: &[&str]) {
     let (masters, urls) = restricted(1, rules).await;
-    raw(&masters, 0).tell(&["REPLICAOF", "127.0.0.1", "9"]).await;
+    follow_nobody(&raw(&masters, 0)).await;
     let connected = builder(urls).connect().await.map(drop);
     assert!(
         matches!(connected, Err(ConnectError::Refused { refusal: Refusal::Replica, .. })),
@@ -151,7 +152,7 @@ async fn a_user_who_may_do_little_more_than_set_keys_has_votes() {
 #[tokio::test]
 async fn a_warning_stays_visible_on_a_node_among_others() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, secs(60)).await;
+    meet(masters.urls(), secs(60)).await;
     let urls = users(&masters, &[ALL, &["-info"]].concat()).await;
     let mixed = [urls[0].clone(), masters.url(1), masters.url(2)];
     let redlock = builder(mixed).connect().await.expect("connect");

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use leasehold::testing::LocalMasters;
 use leasehold::{AcquireError, NodeErrorKind, NodeState, Redlock};
 
-use crate::views::{builder, masters, meet, ms, secs, until_all_up, until_node, until_up};
+use crate::common::{Raw, ms, secs, until_all_up};
+use crate::views::{builder, masters, meet, until_node, until_some, until_up};
 
 /// All down, which have served before.
 async fn down() -> LocalMasters {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, secs(60)).await;
+    meet(masters.urls(), secs(60)).await;
     for index in 0..3 {
         masters.kill(index).await.expect("kill");
     }
@@ -54,7 +55,8 @@ async fn a_waiting_acquire_gets_its_lease_from_masters_that_come_up() {
         masters.restart(index).await.expect("restart");
     }
     // They are there, and the client comes back to each within a second.
-    let lease = crate::views::until("a lease", async || redlock.lease("job").acquire().await.ok()).await;
+    let lease =
+        until_some("there should be a lease", async || redlock.lease("job").acquire().await.ok()).await;
     assert!(lease.is_valid());
 }
 
@@ -70,7 +72,8 @@ async fn a_new_fleet_that_comes_up_after_its_client_is_usable_soon() {
     until_node(&redlock, 0, "down for a while", |node| node.since > secs(4)).await;
     futures::future::try_join_all((0..3).map(|index| masters.restart(index))).await.expect("restart");
     let begun = Instant::now();
-    let lease = crate::views::until("a lease", async || redlock.lease("job").acquire().await.ok()).await;
+    let lease =
+        until_some("there should be a lease", async || redlock.lease("job").acquire().await.ok()).await;
     assert!(lease.is_valid());
     assert!(begun.elapsed() < secs(15), "not only after max_ttl: {:?}", begun.elapsed());
 }
@@ -138,14 +141,14 @@ async fn a_missing_password_is_told_as_one() {
 async fn a_password_that_is_put_right_at_the_server_is_taken_in() {
     let (masters, redlock, _) = one_wrong_password().await;
     let url = masters.url(2).replace("redis://", "redis://:right-secret@");
-    crate::views::raw::Raw::new(&url).tell(&["CONFIG", "SET", "requirepass", "wrong-secret"]).await;
+    Raw::new(&url).tell(&["CONFIG", "SET", "requirepass", "wrong-secret"]).await;
     until_up(&redlock, 2).await;
 }
 
 #[tokio::test]
 async fn a_node_that_takes_connections_and_says_nothing_does_not_keep_connect_waiting() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, secs(60)).await;
+    meet(masters.urls(), secs(60)).await;
     masters.pause(1).await.expect("pause");
     let begun = Instant::now();
     let redlock = builder(masters.urls()).node_timeout(ms(500)).connect().await.expect("connect");

@@ -5,15 +5,16 @@ use std::time::Duration;
 use leasehold::testing::LocalMasters;
 use leasehold::{AcquireError, NodeErrorKind, NodeState, Redlock, Refusal};
 
-use crate::views::raw::raw;
-use crate::views::{PATIENCE, builder, is_young, masters, meet, secs, until, until_node, until_up};
+use crate::common::{PATIENCE, raw, secs};
+use crate::views::replication::{follow, follow_nobody, promote};
+use crate::views::{builder, is_young, masters, meet, until_node, until_some, until_up};
 
 const MAX_TTL: Duration = secs(4);
 
 /// Three masters, the second of which is down, and a client: the votes of the other two are needed.
 async fn scene() -> (LocalMasters, Redlock) {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, MAX_TTL).await;
+    meet(masters.urls(), MAX_TTL).await;
     masters.kill(1).await.expect("kill");
     let redlock = builder(masters.urls()).max_ttl(MAX_TTL).connect().await.expect("connect");
     until_up(&redlock, 0).await;
@@ -29,7 +30,7 @@ async fn is_refused(redlock: &Redlock) {
 #[tokio::test]
 async fn a_master_that_becomes_a_replica_loses_its_vote_without_being_asked_for_it() {
     let (masters, redlock) = scene().await;
-    raw(&masters, 2).follow(&raw(&masters, 0)).await;
+    follow(&raw(&masters, 2), masters.addr(0)).await;
     is_refused(&redlock).await;
     let error = redlock.lease("job").ttl(secs(2)).try_acquire().await.expect_err("one vote of three");
     let AcquireError::NoQuorum(too_few) = &error else { panic!("{error:?}") };
@@ -43,7 +44,7 @@ async fn a_master_that_becomes_a_replica_loses_its_vote_without_being_asked_for_
 async fn a_master_that_becomes_a_replica_is_found_out_by_the_first_vote_it_refuses() {
     let (masters, redlock) = scene().await;
     // Its master is not there, so that it keeps what it has.
-    raw(&masters, 2).tell(&["REPLICAOF", "127.0.0.1", "9"]).await;
+    follow_nobody(&raw(&masters, 2)).await;
     let error = redlock.lease("job").ttl(secs(2)).try_acquire().await.expect_err("one vote of three");
     let AcquireError::NoQuorum(too_few) = &error else { panic!("{error:?}") };
     let address = masters.addr(2).to_string();
@@ -56,16 +57,16 @@ async fn a_master_that_becomes_a_replica_is_found_out_by_the_first_vote_it_refus
 async fn a_replica_that_takes_writes_is_found_out_too() {
     let (masters, redlock) = scene().await;
     raw(&masters, 2).tell(&["CONFIG", "SET", "replica-read-only", "no"]).await;
-    raw(&masters, 2).tell(&["REPLICAOF", "127.0.0.1", "9"]).await;
+    follow_nobody(&raw(&masters, 2)).await;
     is_refused(&redlock).await;
 }
 
 #[tokio::test]
 async fn a_replica_that_is_a_master_again_is_young_and_then_votes() {
     let (masters, redlock) = scene().await;
-    raw(&masters, 2).follow(&raw(&masters, 0)).await;
+    follow(&raw(&masters, 2), masters.addr(0)).await;
     is_refused(&redlock).await;
-    raw(&masters, 2).promote().await;
+    promote(&raw(&masters, 2)).await;
     until_node(&redlock, 2, "young", is_young).await;
     let young = redlock.lease("job").ttl(secs(2)).try_acquire().await;
     assert!(matches!(young, Err(AcquireError::NoQuorum(_))), "{young:?}");
@@ -76,16 +77,16 @@ async fn a_replica_that_is_a_master_again_is_young_and_then_votes() {
 #[tokio::test]
 async fn a_lease_lives_through_the_failover_of_one_node_and_is_put_on_it_again() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, MAX_TTL).await;
+    meet(masters.urls(), MAX_TTL).await;
     let outside = crate::views::masters(1).start().await.expect("an outside server");
     let redlock = builder(masters.urls()).max_ttl(MAX_TTL).connect().await.expect("connect");
     let lease = redlock.lease("job").ttl(secs(3)).acquire().await.expect("acquire");
     let node = raw(&masters, 2);
-    node.follow(&raw(&outside, 0)).await;
+    follow(&node, outside.addr(0)).await;
     is_refused(&redlock).await;
     assert_eq!(node.get("job").await, None);
-    node.promote().await;
-    let again = until("the key is put back", async || node.get("job").await).await;
+    promote(&node).await;
+    let again = until_some("the key should be put back", async || node.get("job").await).await;
     assert_eq!(again, lease.token().as_str());
     until_up(&redlock, 2).await;
     assert!(lease.is_valid());
@@ -95,11 +96,11 @@ async fn a_lease_lives_through_the_failover_of_one_node_and_is_put_on_it_again()
 #[tokio::test]
 async fn the_loss_of_too_many_nodes_to_failovers_is_announced() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, MAX_TTL).await;
+    meet(masters.urls(), MAX_TTL).await;
     let redlock = builder(masters.urls()).max_ttl(MAX_TTL).connect().await.expect("connect");
     let lease = redlock.lease("job").ttl(secs(3)).acquire().await.expect("acquire");
     for index in [1, 2] {
-        raw(&masters, index).tell(&["REPLICAOF", "127.0.0.1", "9"]).await;
+        follow_nobody(&raw(&masters, index)).await;
     }
     let lost = tokio::time::timeout(PATIENCE, lease.lost()).await.expect("two of three renew nothing");
     assert!(lost.to_string().contains(&masters.addr(1).to_string()), "{lost}");
@@ -108,7 +109,7 @@ async fn the_loss_of_too_many_nodes_to_failovers_is_announced() {
 #[tokio::test]
 async fn a_node_that_was_refused_and_is_then_gone_is_down() {
     let (masters, redlock) = scene().await;
-    raw(&masters, 2).tell(&["REPLICAOF", "127.0.0.1", "9"]).await;
+    follow_nobody(&raw(&masters, 2)).await;
     is_refused(&redlock).await;
     masters.kill(2).await.expect("kill");
     let down = until_node(&redlock, 2, "down", |node| node.state == NodeState::Down).await;

@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 use leasehold::testing::LocalMasters;
 use leasehold::{ConnectError, NodeState, NodeWarning, Redlock, Refusal};
 
+use crate::common::connect;
 use crate::views::forward::Forward;
-use crate::views::raw::raw;
-use crate::views::{builder, is_young, masters, meet, secs, until_node, until_up};
+use crate::views::{builder, is_young, masters, until_node, until_up};
 
 const HOSTS: &str = "NSS_WRAPPER_HOSTS";
 
@@ -51,10 +51,9 @@ fn name(hosts: &Path, addresses: &[&str]) {
     file.set_modified(SystemTime::now() + later).expect("its time");
 }
 
-async fn one() -> LocalMasters {
-    let masters = masters(2).start().await.expect("local masters");
-    meet(&masters, secs(60)).await;
-    masters
+/// Two masters; the first is what the name leads to, for most tests.
+async fn two() -> LocalMasters {
+    masters(2).start().await.expect("local masters")
 }
 
 fn at(address: [u8; 4], port: u16) -> SocketAddr {
@@ -63,13 +62,13 @@ fn at(address: [u8; 4], port: u16) -> SocketAddr {
 
 async fn client(masters: &LocalMasters) -> Redlock {
     let url = format!("redis://node.test:{}", masters.port(0));
-    builder([url]).connect().await.expect("connect")
+    builder([url]).connect().await.expect("nothing is wrong in itself")
 }
 
 #[tokio::test]
 async fn a_name_with_several_addresses_leads_to_the_one_that_answers() {
     let Some(hosts) = hosts("a_name_with_several_addresses_leads_to_the_one_that_answers") else { return };
-    let masters = one().await;
+    let masters = two().await;
     name(&hosts, &["127.0.0.7", "127.0.0.1", "127.0.0.8"]);
     let redlock = client(&masters).await;
     until_up(&redlock, 0).await;
@@ -79,7 +78,7 @@ async fn a_name_with_several_addresses_leads_to_the_one_that_answers() {
 #[tokio::test]
 async fn a_name_that_leads_to_another_address_later_is_followed() {
     let Some(hosts) = hosts("a_name_that_leads_to_another_address_later_is_followed") else { return };
-    let masters = one().await;
+    let masters = two().await;
     let port = masters.port(0);
     name(&hosts, &["127.0.0.7"]);
     let before = Forward::start(at([127, 0, 0, 7], port), masters.addr(0)).await.expect("an address");
@@ -97,7 +96,7 @@ async fn a_name_that_leads_to_another_address_later_is_followed() {
 #[tokio::test]
 async fn a_name_that_nobody_knows_yet_is_asked_for_again() {
     let Some(hosts) = hosts("a_name_that_nobody_knows_yet_is_asked_for_again") else { return };
-    let masters = one().await;
+    let masters = two().await;
     let redlock = client(&masters).await;
     let node = until_node(&redlock, 0, "down", |node| node.state == NodeState::Down).await;
     assert!(node.last_error.is_some());
@@ -123,8 +122,7 @@ async fn led_elsewhere(hosts: &Path, masters: &LocalMasters) -> (Redlock, Forwar
 #[tokio::test]
 async fn a_name_that_comes_to_lead_to_a_new_server_finds_it_young() {
     let Some(hosts) = hosts("a_name_that_comes_to_lead_to_a_new_server_finds_it_young") else { return };
-    let masters = one().await;
-    raw(&masters, 1).tell(&["FLUSHALL"]).await;
+    let masters = two().await;
     let (redlock, _other) = led_elsewhere(&hosts, &masters).await;
     assert!(is_young(&redlock.nodes()[0]), "it never granted what the first did: {:?}", redlock.nodes());
 }
@@ -134,7 +132,8 @@ async fn a_name_that_comes_to_lead_to_the_server_of_another_fleet_is_told() {
     let Some(hosts) = hosts("a_name_that_comes_to_lead_to_the_server_of_another_fleet_is_told") else {
         return;
     };
-    let masters = one().await;
+    let masters = two().await;
+    connect(builder([masters.url(1)])).await.close().await;
     let (redlock, _other) = led_elsewhere(&hosts, &masters).await;
     assert_eq!(redlock.nodes()[0].warnings, [NodeWarning::OtherFleet]);
 }
@@ -142,7 +141,7 @@ async fn a_name_that_comes_to_lead_to_the_server_of_another_fleet_is_told() {
 #[tokio::test]
 async fn a_server_under_two_names_is_refused() {
     let Some(hosts) = hosts("a_server_under_two_names_is_refused") else { return };
-    let masters = one().await;
+    let masters = two().await;
     name(&hosts, &["127.0.0.1"]);
     let urls = [masters.url(0), format!("redis://node.test:{}", masters.port(0))];
     let connected = builder(urls).connect().await.map(drop);

@@ -5,8 +5,9 @@ use std::path::Path;
 use leasehold::testing::LocalMasters;
 use leasehold::{ConnectError, Refusal};
 
+use crate::common::raw;
 use crate::views::program::{script, server};
-use crate::views::raw::raw;
+use crate::views::replication::{follow, follow_nobody};
 use crate::views::{builder, masters};
 
 /// Connecting fails because of the second node, with a reason that says what to do.
@@ -29,14 +30,14 @@ async fn two() -> LocalMasters {
 #[tokio::test]
 async fn a_replica_is_refused() {
     let (masters, replica) = (two().await, crate::views::masters(1).start().await.expect("a server"));
-    raw(&replica, 0).follow(&raw(&masters, 0)).await;
+    follow(&raw(&replica, 0), masters.addr(0)).await;
     is_refused(&masters, &replica, Refusal::Replica, "name its master instead").await;
 }
 
 #[tokio::test]
 async fn a_replica_without_a_connection_to_its_master_is_refused() {
     let (masters, replica) = (two().await, crate::views::masters(1).start().await.expect("a server"));
-    raw(&replica, 0).tell(&["REPLICAOF", "127.0.0.1", "9"]).await;
+    follow_nobody(&raw(&replica, 0)).await;
     is_refused(&masters, &replica, Refusal::Replica, "name its master instead").await;
 }
 

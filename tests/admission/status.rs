@@ -3,8 +3,9 @@
 use leasehold::testing::{Direction, FaultProxy};
 use leasehold::{NodeErrorKind, NodeState};
 
-use crate::views::raw::{Raw, raw};
-use crate::views::{builder, masters, ms, secs, until_node, until_up};
+use crate::common::{Raw, ms, raw, secs};
+use crate::views::replication::follow;
+use crate::views::{builder, masters, until_node, until_up};
 
 #[tokio::test]
 async fn nodes_are_told_in_the_order_of_the_builder_without_passwords() {
@@ -35,10 +36,11 @@ async fn a_node_that_is_well_is_up_with_all_that_it_told() {
 
 /// By what it says of itself.
 async fn server_of(raw: &Raw) -> String {
-    match raw.info("valkey_version").await {
-        Some(version) => format!("Valkey {version}"),
-        None => format!("Redis {}", raw.info("redis_version").await.expect("a version")),
+    let info: String = raw.ask(&["INFO", "server"]).await;
+    if info.contains("valkey_version:") {
+        return format!("Valkey {}", raw.info("valkey_version").await);
     }
+    format!("Redis {}", raw.info("redis_version").await)
 }
 
 #[tokio::test]
@@ -138,7 +140,7 @@ async fn the_replicas_of_a_node_are_counted_when_they_come() {
         crate::views::masters(1).start().await.expect("a replica"),
     );
     let redlock = builder(masters.urls()).connect().await.expect("connect");
-    raw(&replica, 0).follow(&raw(&masters, 0)).await;
+    follow(&raw(&replica, 0), masters.addr(0)).await;
     let node = until_node(&redlock, 0, "one with a replica", |node| node.replicas == Some(1)).await;
     assert_eq!(node.state, NodeState::Up, "it lost nothing");
     assert!(redlock.lease("job").try_acquire().await.expect("it votes").is_some());

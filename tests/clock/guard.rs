@@ -5,7 +5,8 @@ use std::time::Duration;
 use leasehold::{NodeState, Redlock};
 
 use super::faked::Scene;
-use crate::views::{builder, is_young, secs, until_all_up, until_node};
+use crate::common::{secs, throughout, until_all_up};
+use crate::views::{builder, is_young, until_node};
 
 const MAX_TTL: Duration = secs(4);
 
@@ -47,10 +48,6 @@ async fn a_young_node_whose_clock_is_stepped_forward_is_no_older_for_a_client_th
     until_node(&long, 2, "young", is_young).await;
     scene.ahead(3_600_000);
     // It looks at a young node every second.
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < secs(4) {
-        assert!(is_young(&long.nodes()[2]), "it is but a few seconds old: {:?}", long.nodes()[2].state);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    throughout(secs(4), "it is but a few seconds old", async || is_young(&long.nodes()[2])).await;
     drop(redlock);
 }

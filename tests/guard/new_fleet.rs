@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::testing::{Direction, FaultProxy, LocalMasters};
+use leasehold::testing::LocalMasters;
 use leasehold::{AcquireError, NodeState, Redlock};
 
 use super::scene::{LONG, MIDDLE, SHORT, Scene};
-use crate::views::raw::raw;
-use crate::views::{PATIENCE, builder, is_young, masters, ms, secs, until, until_all_up};
+use crate::common::{PATIENCE, ms, raw, secs, until_all_up};
+use crate::views::forward::Forward;
+use crate::views::{builder, is_young, masters};
 
 async fn five() -> LocalMasters {
     masters(5).start().await.expect("local masters")
@@ -33,11 +34,8 @@ async fn a_fleet_of_one_node_is_new_too() {
 /// Two of five were never reached and the middle has lost its memory: not all nodes of this fleet are new.
 async fn never_reached(guard: bool, max_ttl: Duration) -> Scene {
     let masters = masters(5).persistent(false).start().await.expect("local masters");
-    let scene = match guard {
-        // These three had to grow old: nobody could know that the fleet is new.
-        true => Scene::begin(masters, max_ttl).await,
-        false => Scene::unguarded(masters, max_ttl).await,
-    };
+    // With the guard these three have to grow old: nobody can know that the fleet is new.
+    let scene = Scene::begin_with_three(masters, max_ttl, guard).await;
     for index in [3, 4] {
         assert_eq!(raw(&scene.masters, index).get("leasehold:node").await, None, "nobody was here");
     }
@@ -50,8 +48,8 @@ async fn never_reached(guard: bool, max_ttl: Duration) -> Scene {
 async fn nodes_never_reached_before_and_one_that_restarted_empty_are_no_new_fleet() {
     let scene = never_reached(true, secs(6)).await;
     let rival = scene.rival().await;
-    rival.is_kept_out(&scene).await;
-    rival.wins_only_afterwards(&scene).await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
 }
 
 #[tokio::test]
@@ -60,14 +58,29 @@ async fn one_marker_anywhere_is_enough_to_tell_that_the_fleet_is_not_new() {
     // Cut off from one holder only; that the other one has a marker is all that keeps this from being new.
     let rival = scene.rival_of(&[1, MIDDLE, 3, 4], true).await;
     assert!(is_young(&rival.redlock.nodes()[MIDDLE]) && is_young(&rival.redlock.nodes()[3]));
-    rival.is_kept_out(&scene).await;
-    rival.wins_only_afterwards(&scene).await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
+}
+
+#[tokio::test]
+async fn a_client_that_was_given_only_the_node_that_forgot_makes_it_no_older_for_others() {
+    let masters = masters(5).persistent(false).start().await.expect("local masters");
+    let scene = Scene::begin(masters, SHORT).await;
+    scene.masters.restart(MIDDLE).await.expect("restart");
+    scene.middle_has_forgotten().await;
+    // To itself it is a new fleet of one.
+    let urls = [scene.network.urls().swap_remove(MIDDLE)];
+    let alone = builder(urls).max_ttl(SHORT).connect().await.expect("connect");
+    assert_eq!(alone.nodes()[0].state, NodeState::Up);
+    let rival = scene.rival().await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
 }
 
 #[tokio::test]
 async fn without_the_guard_nodes_never_reached_and_an_empty_one_give_a_second_lease() {
     let scene = never_reached(false, LONG).await;
-    scene.unguarded_rival().await.wins_while_it_is_held(&scene).await;
+    scene.unguarded_rival().await.wins_while_it_is_held().await;
 }
 
 /// A client of a namespace of its own, which is a new fleet: the markers stand behind it.
@@ -107,31 +120,29 @@ async fn a_new_fleet_serves_two_clients_that_connect_at_the_same_moment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_clients_that_see_a_new_fleet_in_another_order_both_learn_soon_that_it_is_new() {
     let masters = five().await;
-    let proxies = [proxies(&masters).await, proxies(&masters).await];
-    let mut dice = Dice(2026);
+    let mut urls = Vec::new();
+    let mut ways = Vec::new();
+    for index in 0..5 {
+        let mut dice = Dice(2026 + index as u64);
+        let distance = move || ms(dice.roll(16) * dice.roll(2));
+        let way = Forward::start_far(([127, 0, 0, 1], 0), masters.addr(index), distance).await;
+        ways.push(way.expect("an address"));
+        urls.push(format!("redis://{}", ways[index].address));
+    }
     let mut slow = Vec::new();
     for attempt in 0..120 {
         let namespace = format!("far-{attempt}:");
-        for proxy in proxies.iter().flatten() {
-            proxy.latency(Direction::ToServer, ms(dice.roll(16) * dice.roll(2)));
-        }
-        let one = async |proxies: &[FaultProxy]| {
-            let urls = proxies.iter().map(FaultProxy::url);
-            let redlock = builder(urls).namespace(&*namespace).connect().await.expect("connect");
+        let one = async || {
+            let redlock = builder(&urls).namespace(&*namespace).connect().await.expect("connect");
             let begun = Instant::now();
             until_all_up(&redlock).await;
             begun.elapsed()
         };
-        let (first, second) = tokio::join!(one(&proxies[0]), one(&proxies[1]));
+        let (first, second) = tokio::join!(one(), one());
         slow.extend([first, second].into_iter().filter(|wait| *wait > ms(800)));
     }
     // A busy machine may stand still for a moment, but not each time.
     assert!(slow.len() < 3, "{} of 240: {slow:?}", slow.len());
-}
-
-async fn proxies(masters: &LocalMasters) -> Vec<FaultProxy> {
-    let start = (0..masters.len()).map(|index| FaultProxy::start(masters.addr(index)));
-    futures::future::try_join_all(start).await.expect("proxies")
 }
 
 /// The same numbers in each run (a linear congruential generator).
@@ -220,10 +231,7 @@ async fn a_new_fleet_of_which_a_node_is_missing_is_young() {
     assert!(matches!(young, Err(AcquireError::NoQuorum(_))), "{young:?}");
     // The last one comes later, and finds the others marked.
     masters.restart(4).await.expect("restart");
-    until("all are up in the end", async || {
-        redlock.nodes().iter().all(|node| node.state == NodeState::Up).then_some(())
-    })
-    .await;
+    until_all_up(&redlock).await;
     assert!(redlock.lease("job").ttl(secs(1)).try_acquire().await.expect("a quorum").is_some());
 }
 

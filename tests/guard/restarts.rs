@@ -6,14 +6,13 @@ use std::time::Duration;
 use leasehold::NodeState;
 use leasehold::testing::LocalMastersBuilder;
 
-use super::scene::{LONG, MIDDLE, SHORT, Scene};
-use crate::views::raw::raw;
-use crate::views::{masters, meet};
+use super::scene::{LONG, MIDDLE, SHORT, Scene, met};
+use crate::common::raw;
+use crate::views::masters;
 
 /// Starts masters of which the middle loses the key, in a way that the tests differ in.
 async fn scene(builder: LocalMastersBuilder, max_ttl: Duration) -> Scene {
     let masters = builder.start().await.expect("local masters");
-    meet(&masters, max_ttl).await;
     Scene::begin(masters, max_ttl).await
 }
 
@@ -38,15 +37,15 @@ async fn a_node_that_restarted_empty_gives_no_second_lease_before_the_first_is_o
     let scene = scene(forgetful(), SHORT).await;
     restart_without_persistence(&scene).await;
     let rival = scene.rival().await;
-    rival.is_kept_out(&scene).await;
-    rival.wins_only_afterwards(&scene).await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
 }
 
 #[tokio::test]
 async fn without_the_guard_a_node_that_restarted_empty_gives_a_second_lease() {
     let scene = scene(forgetful(), LONG).await;
     restart_without_persistence(&scene).await;
-    scene.unguarded_rival().await.wins_while_it_is_held(&scene).await;
+    scene.unguarded_rival().await.wins_while_it_is_held().await;
 }
 
 #[tokio::test]
@@ -55,8 +54,8 @@ async fn a_client_that_was_connected_throughout_is_kept_out_too() {
     let rival = scene.rival().await;
     assert_eq!(rival.redlock.nodes()[MIDDLE].state, NodeState::Up);
     restart_without_persistence(&scene).await;
-    rival.is_kept_out(&scene).await;
-    rival.wins_only_afterwards(&scene).await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
 }
 
 #[tokio::test]
@@ -64,7 +63,7 @@ async fn without_the_guard_a_client_that_was_connected_throughout_wins() {
     let scene = scene(forgetful(), LONG).await;
     let rival = scene.unguarded_rival().await;
     restart_without_persistence(&scene).await;
-    rival.wins_while_it_is_held(&scene).await;
+    rival.wins_while_it_is_held().await;
 }
 
 #[tokio::test]
@@ -72,7 +71,7 @@ async fn a_node_that_restarts_again_and_again_stays_young() {
     let scene = scene(forgetful(), LONG).await;
     for _ in 0..3 {
         restart_without_persistence(&scene).await;
-        scene.rival().await.is_kept_out(&scene).await;
+        scene.rival().await.is_kept_out().await;
     }
 }
 
@@ -81,15 +80,15 @@ async fn an_always_synced_node_that_comes_back_without_its_data_is_kept_out() {
     let scene = scene(masters(5), SHORT).await;
     restart_with_an_empty_folder(&scene).await;
     let rival = scene.rival().await;
-    rival.is_kept_out(&scene).await;
-    rival.wins_only_afterwards(&scene).await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
 }
 
 #[tokio::test]
 async fn without_the_guard_an_always_synced_node_without_its_data_gives_a_second_lease() {
     let scene = scene(masters(5), LONG).await;
     restart_with_an_empty_folder(&scene).await;
-    scene.unguarded_rival().await.wins_while_it_is_held(&scene).await;
+    scene.unguarded_rival().await.wins_while_it_is_held().await;
 }
 
 /// Every second: the last writes are lost with the machine.
@@ -100,12 +99,12 @@ fn lazily_synced() -> LocalMastersBuilder {
 /// A scene in which the middle crashes and comes back with what it had on disk before the key was set.
 async fn restart_with_older_data(builder: LocalMastersBuilder, max_ttl: Duration) -> Scene {
     let masters = builder.start().await.expect("local masters");
-    meet(&masters, max_ttl).await;
+    let network = met(&masters, max_ttl).await;
     let disk = tempfile::tempdir().expect("a folder");
     let middle = raw(&masters, MIDDLE);
     assert!(middle.get("leasehold:node").await.is_some(), "the marker is on disk before");
     copy(masters.dir(MIDDLE), disk.path());
-    let scene = Scene::begin(masters, max_ttl).await;
+    let scene = Scene::hold(masters, network, max_ttl, true).await;
     scene.masters.kill(MIDDLE).await.expect("kill");
     std::fs::remove_dir_all(scene.masters.dir(MIDDLE)).expect("the old disk is gone");
     copy(disk.path(), scene.masters.dir(MIDDLE));
@@ -131,12 +130,12 @@ fn copy(from: &Path, to: &Path) {
 async fn a_node_that_did_not_sync_always_is_kept_out_although_it_has_its_data() {
     let scene = restart_with_older_data(lazily_synced(), SHORT).await;
     let rival = scene.rival().await;
-    rival.is_kept_out(&scene).await;
-    rival.wins_only_afterwards(&scene).await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
 }
 
 #[tokio::test]
 async fn without_the_guard_a_node_that_did_not_sync_always_gives_a_second_lease() {
     let scene = restart_with_older_data(lazily_synced(), LONG).await;
-    scene.unguarded_rival().await.wins_while_it_is_held(&scene).await;
+    scene.unguarded_rival().await.wins_while_it_is_held().await;
 }

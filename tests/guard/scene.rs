@@ -1,13 +1,13 @@
-//! The scene of each attack: one holds a key on the first three of five masters, another asks for it on the
-//! last three, and the one in the middle forgets.
+//! The scene of each attack: one holds a key on the first three of five masters and cannot reach the others;
+//! another asks for it on the last three; and the one in the middle forgets.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::testing::LocalMasters;
-use leasehold::{AcquireError, Builder, Lease, NodeErrorKind, Redlock};
+use leasehold::{AcquireError, NodeErrorKind, Redlock};
 
-use crate::views::raw::{Raw, raw};
-use crate::views::{View, ms, secs, until};
+use crate::common::{Raw, ms, raw, secs, until};
+use crate::views::{Network, builder, meet, until_some};
 
 /// The master that both can reach.
 pub(super) const MIDDLE: usize = 2;
@@ -20,106 +20,130 @@ pub(super) const SHORT: Duration = secs(4);
 
 pub(super) struct Scene {
     pub(super) masters: LocalMasters,
+    pub(super) network: Network,
     max_ttl: Duration,
-    pub(super) lease: Lease,
-    // It cannot reach the last two.
-    _view: View,
+    /// The first client's token, and when its validity ends.
+    token: String,
+    valid_until: Instant,
 }
 
 impl Scene {
-    /// One client holds the key on the first three for as long as can be, without renewing.
+    /// Masters that have served before, and a lease of `max_ttl` on the first three.
     pub(super) async fn begin(masters: LocalMasters, max_ttl: Duration) -> Self {
-        Self::held_by(masters, max_ttl, |builder| builder).await
+        let network = met(&masters, max_ttl).await;
+        Self::hold(masters, network, max_ttl, true).await
     }
 
-    /// The same, of clients without the guard.
-    pub(super) async fn unguarded(masters: LocalMasters, max_ttl: Duration) -> Self {
-        Self::held_by(masters, max_ttl, |builder| builder.restart_guard(false)).await
+    /// The same of masters the last two of which nobody has ever seen.
+    pub(super) async fn begin_with_three(masters: LocalMasters, max_ttl: Duration, guard: bool) -> Self {
+        let network = Network::before(&masters).await;
+        Self::hold(masters, network, max_ttl, guard).await
     }
 
-    async fn held_by(
+    /// The lease alone.
+    pub(super) async fn hold(
         masters: LocalMasters,
+        network: Network,
         max_ttl: Duration,
-        with: impl FnOnce(Builder) -> Builder,
+        guard: bool,
     ) -> Self {
-        let view = View::of(&masters, &[0, 1, MIDDLE]).await;
-        let holder = with(view.builder().max_ttl(max_ttl)).connect().await.expect("connect");
-        let request = holder.lease(KEY).ttl(max_ttl).without_heartbeat();
-        let lease = request.acquire().await.expect("the first three are a quorum");
+        network.reach(&[0, 1, MIDDLE]);
+        let holder = builder(network.urls()).max_ttl(max_ttl).restart_guard(guard).connect().await;
+        let holder = holder.expect("connect");
+        let lease = holder.lease(KEY).ttl(max_ttl).acquire().await.expect("the first three are a quorum");
         for index in 0..masters.len() {
-            assert_eq!(raw(&masters, index).get(KEY).await.is_some(), index <= MIDDLE, "on node {index}");
+            let expected = (index <= MIDDLE).then(|| lease.token().as_str().to_owned());
+            assert_eq!(raw(&masters, index).get(KEY).await, expected, "on node {index}");
         }
-        Self { masters, max_ttl, lease, _view: view }
+        let token = lease.token().as_str().to_owned();
+        // Neither renewed nor put elsewhere: its holder uses what it has, and reaches nobody any more.
+        let valid_until = Instant::now() + lease.detach();
+        Self { masters, network, max_ttl, token, valid_until }
     }
 
     pub(super) fn middle(&self) -> Raw {
         raw(&self.masters, MIDDLE)
     }
 
+    /// What the first client is entitled to.
+    pub(super) fn is_held(&self) -> bool {
+        Instant::now() < self.valid_until
+    }
+
     /// A client that reaches the last three only.
-    pub(super) async fn rival(&self) -> Rival {
+    pub(super) async fn rival(&self) -> Rival<'_> {
         self.rival_of(&[MIDDLE, 3, 4], true).await
     }
 
     /// The same without the guard: the control.
-    pub(super) async fn unguarded_rival(&self) -> Rival {
+    pub(super) async fn unguarded_rival(&self) -> Rival<'_> {
         self.rival_of(&[MIDDLE, 3, 4], false).await
     }
 
-    pub(super) async fn rival_of(&self, reached: &[usize], guard: bool) -> Rival {
-        let view = View::of(&self.masters, reached).await;
-        let builder = view.builder().max_ttl(self.max_ttl).restart_guard(guard);
-        Rival { redlock: builder.connect().await.expect("connect"), _view: view }
+    pub(super) async fn rival_of(&self, reached: &[usize], guard: bool) -> Rival<'_> {
+        self.network.reach(reached);
+        let builder = builder(self.network.urls()).max_ttl(self.max_ttl).restart_guard(guard);
+        Rival { redlock: builder.connect().await.expect("connect"), scene: self }
     }
 
     /// The attack is one: the middle has forgotten the lease, which is valid.
     pub(super) async fn middle_has_forgotten(&self) {
-        assert_eq!(self.middle().get(KEY).await, None, "the middle should have lost the key");
-        assert!(self.lease.is_valid(), "the attack took too long to show anything");
+        assert_ne!(
+            self.middle().get(KEY).await.as_ref(),
+            Some(&self.token),
+            "the middle should have lost it"
+        );
+        assert!(self.is_held(), "the attack took too long to show anything");
     }
 }
 
-pub(super) struct Rival {
-    pub(super) redlock: Redlock,
-    _view: View,
+/// The network before masters that a client has met through it.
+pub(super) async fn met(masters: &LocalMasters, max_ttl: Duration) -> Network {
+    let network = Network::before(masters).await;
+    meet(network.urls(), max_ttl).await;
+    network
 }
 
-impl Rival {
+pub(super) struct Rival<'a> {
+    pub(super) redlock: Redlock,
+    scene: &'a Scene,
+}
+
+impl Rival<'_> {
     /// Whatever TTL it asks for, it does not win while the key is held, and is told why.
-    pub(super) async fn is_kept_out(&self, scene: &Scene) {
-        for ttl in [ms(10), ms(200), secs(1), scene.max_ttl] {
-            until("the middle is known to be young", async || {
+    pub(super) async fn is_kept_out(&self) {
+        for ttl in [ms(10), ms(200), secs(1), self.scene.max_ttl] {
+            until("the middle should be known to be young", async || {
                 let outcome = self.redlock.lease(KEY).ttl(ttl).try_acquire().await;
-                let held = scene.lease.is_valid();
+                let held = self.scene.is_held();
                 match outcome {
                     Ok(Some(_)) => panic!("two leases on one key, the second for {ttl:?} (valid: {held})"),
                     Ok(None) => panic!("nobody but the middle can have the key"),
                     Err(AcquireError::NoQuorum(too_few)) => {
+                        let middle = self.scene.network.name(MIDDLE);
                         let mut failed = too_few.failed.iter();
-                        let address = scene.masters.addr(MIDDLE).to_string();
-                        failed.any(|node| node.address() == address && node.kind() == NodeErrorKind::Young)
+                        failed.any(|node| node.address() == middle && node.kind() == NodeErrorKind::Young)
                     }
                     Err(error) => panic!("{error}"),
                 }
-                .then_some(())
             })
             .await;
         }
-        assert!(scene.lease.is_valid(), "this took too long to show anything");
+        assert!(self.scene.is_held(), "this took too long to show anything");
     }
 
     /// It wins in the end, and not before the other's validity is over.
-    pub(super) async fn wins_only_afterwards(&self, scene: &Scene) {
-        let request = self.redlock.lease(KEY).ttl(secs(1)).wait(scene.max_ttl * 5);
+    pub(super) async fn wins_only_afterwards(&self) {
+        let request = self.redlock.lease(KEY).ttl(secs(1)).wait(self.scene.max_ttl * 5);
         let lease = request.acquire().await.expect("the node has grown old enough");
-        assert!(!scene.lease.is_valid(), "two leases on one key");
+        assert!(!self.scene.is_held(), "two leases on one key");
         lease.release().await.expect("release");
     }
 
     /// What the guard is for: the second client wins while the first has the key.
-    pub(super) async fn wins_while_it_is_held(&self, scene: &Scene) {
+    pub(super) async fn wins_while_it_is_held(&self) {
         let win = async || self.redlock.lease(KEY).ttl(secs(10)).try_acquire().await.ok().flatten();
-        let second = until("the rival wins without the guard", win).await;
-        assert!(scene.lease.is_valid() && second.is_valid(), "this took too long to show anything");
+        let second = until_some("the rival should win without the guard", win).await;
+        assert!(self.scene.is_held() && second.is_valid(), "this took too long to show anything");
     }
 }

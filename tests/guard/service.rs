@@ -3,12 +3,13 @@
 use leasehold::{Lease, NodeState, Redlock};
 
 use super::scene::{LONG, SHORT};
-use crate::views::{builder, masters, meet, secs, until, until_all_up, until_node, until_up};
+use crate::common::{PATIENCE, raw, secs, until, until_all_up};
+use crate::views::{builder, masters, meet, until_node, until_up};
 
 #[tokio::test]
 async fn a_node_with_all_its_data_votes_at_once_after_a_restart() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, LONG).await;
+    meet(masters.urls(), LONG).await;
     let connected = builder(masters.urls()).max_ttl(LONG).connect().await.expect("connect");
     masters.kill(0).await.expect("kill");
     masters.restart(1).await.expect("restart");
@@ -28,7 +29,7 @@ async fn a_node_with_all_its_data_votes_at_once_after_a_restart() {
 #[tokio::test]
 async fn a_node_with_all_its_data_still_has_the_key_after_a_restart() {
     let masters = masters(3).start().await.expect("local masters");
-    meet(&masters, LONG).await;
+    meet(masters.urls(), LONG).await;
     let holder = builder(masters.urls()).max_ttl(LONG).connect().await.expect("connect");
     let lease = holder.lease("job").ttl(LONG).without_heartbeat().acquire().await.expect("acquire");
     for index in 0..3 {
@@ -70,8 +71,8 @@ async fn a_lease_lives_through_restarts_of_all_masters_without_their_data_with_t
     let lease = held(&redlock).await;
     for index in 0..3 {
         masters.restart(index).await.expect("restart");
-        let key = crate::views::raw::raw(&masters, index);
-        until("the key is put back", async || key.get("job").await).await;
+        let healed = raw(&masters, index);
+        until("the key should be put back", async || healed.get("job").await.is_some()).await;
         until_up(&redlock, index).await;
     }
     assert!(lease.is_valid());
@@ -86,6 +87,6 @@ async fn a_lease_is_lost_when_all_masters_lose_their_data_at_once() {
     let lease = held(&redlock).await;
     let restarts = (0..3).map(|index| masters.restart(index));
     futures::future::try_join_all(restarts).await.expect("restart");
-    let lost = tokio::time::timeout(crate::views::PATIENCE, lease.lost()).await.expect("it is lost");
+    let lost = tokio::time::timeout(PATIENCE, lease.lost()).await.expect("it is lost");
     assert_eq!(lost.key.to_string(), "job");
 }

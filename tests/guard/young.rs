@@ -6,7 +6,8 @@ use leasehold::testing::LocalMasters;
 use leasehold::{AcquireError, NodeErrorKind, NodeState, Redlock};
 
 use super::scene::SHORT;
-use crate::views::{builder, is_young, masters, meet, ms, secs, until_node, until_up};
+use crate::common::{ms, raw, secs, throughout, until};
+use crate::views::{builder, is_young, masters, meet, until_node, until_up};
 
 /// All that is added to `max_ttl` for clocks of other rates.
 fn with_allowance(max_ttl: Duration) -> Duration {
@@ -16,7 +17,7 @@ fn with_allowance(max_ttl: Duration) -> Duration {
 /// Three old masters, two of which restart empty; and a client.
 async fn two_of_three_young(max_ttl: Duration) -> (LocalMasters, Redlock) {
     let masters = masters(3).persistent(false).start().await.expect("local masters");
-    meet(&masters, max_ttl).await;
+    meet(masters.urls(), max_ttl).await;
     for index in [1, 2] {
         masters.restart(index).await.expect("restart");
     }
@@ -105,20 +106,17 @@ async fn a_young_node_votes_when_its_time_has_come_and_not_before() {
 async fn a_held_lease_is_put_on_young_nodes_and_renewed_there() {
     let max_ttl = secs(60);
     let masters = masters(3).persistent(false).start().await.expect("local masters");
-    meet(&masters, max_ttl).await;
+    meet(masters.urls(), max_ttl).await;
     let redlock =
         builder(masters.urls()).max_ttl(max_ttl).node_timeout(ms(500)).connect().await.expect("connect");
     let lease = redlock.lease("job").ttl(secs(6)).acquire().await.expect("acquire");
     masters.restart(1).await.expect("restart");
-    let healed = crate::views::raw::raw(&masters, 1);
-    crate::views::until("the key is put back", async || healed.get("job").await).await;
+    let healed = raw(&masters, 1);
+    until("the key should be put back", async || healed.get("job").await.is_some()).await;
     assert!(is_young(&redlock.nodes()[1]), "it may not vote on a new lease yet");
     // Now it is needed: two of three, of which one is young.
     masters.kill(2).await.expect("kill");
-    let begun = Instant::now();
-    while begun.elapsed() < secs(10) {
-        assert!(lease.is_valid(), "it lives on an old node and a young one that has the key");
-        tokio::time::sleep(ms(50)).await;
-    }
+    let what = "it lives on an old node and a young one that has the key";
+    throughout(secs(10), what, async || lease.is_valid()).await;
     assert!(is_young(&redlock.nodes()[1]), "this took too long to show anything");
 }

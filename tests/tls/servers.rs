@@ -9,7 +9,8 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::certificates::{Authority, Identity};
-use crate::views::{program, secs};
+use crate::common::ms;
+use crate::views::program;
 
 /// What the server can be that is told about: valkey-server is another name for it.
 const KINDS: [&str; 2] = ["redis-server", "valkey-server"];
@@ -106,7 +107,7 @@ async fn try_start(
             Ok(plain) => return Ok(TlsMaster { plain, address, _folder: folder }),
             // Somebody took it between the look and the start.
             Err(TestingError::Exited { log, .. }) if tries < 10 && log.contains("Failed listening") => {
-                tokio::time::sleep(secs(1) / 10).await;
+                tokio::time::sleep(ms(100)).await;
                 tries += 1;
             }
             Err(error) => return Err(error),

@@ -7,13 +7,11 @@ use leasehold::{NodeState, Redlock};
 
 use super::certificates::Authority;
 use super::servers::{TlsMaster, three, urls};
-use crate::views::raw::Raw;
-use crate::views::{builder, is_young, ms, secs, until, until_all_up, until_node, until_up};
+use crate::common::{Raw, connect, ms, secs, until};
+use crate::views::{builder, is_young, until_node, until_up};
 
 async fn client(urls: &[String], ca: &str) -> Redlock {
-    let redlock = builder(urls).tls_ca(ca).connect().await.expect("connect");
-    until_all_up(&redlock).await;
-    redlock
+    connect(builder(urls).tls_ca(ca)).await
 }
 
 /// A lease goes its whole way.
@@ -111,12 +109,12 @@ async fn a_lease_is_released_over_tls_on_every_node() {
     let lease = redlock.lease("job").acquire().await.expect("acquire");
     for master in &masters {
         let raw = Raw::new(&master.plain.url(0));
-        until("the key is there", async || raw.get("job").await).await;
+        until("the key should be there", async || raw.get("job").await.is_some()).await;
     }
     lease.release().await.expect("release");
     for master in &masters {
         let raw = Raw::new(&master.plain.url(0));
-        until("the key is gone", async || raw.get("job").await.is_none().then_some(())).await;
+        until("the key should be gone", async || raw.get("job").await.is_none()).await;
     }
 }
 
@@ -125,9 +123,7 @@ async fn a_lease_is_released_over_tls_on_every_node() {
 async fn without_an_authority_of_its_own_a_client_believes_those_of_the_system() {
     const URL: &str = "LEASEHOLD_TEST_TLS_URL";
     if let Some(url) = std::env::var(URL).ok().filter(|url| !url.is_empty()) {
-        let redlock = builder([url]).connect().await.expect("connect");
-        until_all_up(&redlock).await;
-        return serves(&redlock).await;
+        return serves(&connect(builder([url])).await).await;
     }
     let authority = Authority::new();
     let master = TlsMaster::start(&authority.issue(&["127.0.0.1"])).await;

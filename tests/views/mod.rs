@@ -1,7 +1,5 @@
-//! Masters, a client's view of them, and a look past the client.
-//!
-//! Nothing here sleeps where an event can be awaited: [`until`] asks again and again, with a deadline that
-//! a loaded machine keeps.
+//! What the tests of admission share, besides what all tests on real servers do: a network that is cut for one
+//! client and not for the next, servers that take over each other's data, and servers started in other ways.
 
 // Each test file is a crate of its own and uses a part.
 #![allow(dead_code)]
@@ -9,36 +7,24 @@
 pub(crate) mod faketime;
 pub(crate) mod forward;
 pub(crate) mod program;
-pub(crate) mod raw;
+pub(crate) mod replication;
 
 use std::time::{Duration, Instant};
 
 use leasehold::testing::{FaultProxy, LocalMasters, LocalMastersBuilder};
 use leasehold::{Builder, NodeState, NodeStatus, Redlock};
 
-/// Longer than anything takes on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
-const TICK: Duration = Duration::from_millis(5);
-
-pub(crate) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-pub(crate) const fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
+use crate::common::{PATIENCE, connect, ms, secs};
 
 /// Asks again and again until `look` gives something; fails with `what` if it never does.
-pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(seen) = look().await {
-            return seen;
-        }
-        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(TICK).await;
-    }
+pub(crate) async fn until_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let mut seen = None;
+    crate::common::until(what, async || {
+        seen = look().await;
+        seen.is_some()
+    })
+    .await;
+    seen.expect("it was there")
 }
 
 /// Waits until node `index` of `redlock` looks as `wanted` says, and returns how it looks then.
@@ -48,27 +34,28 @@ pub(crate) async fn until_node(
     what: &str,
     wanted: impl Fn(&NodeStatus) -> bool,
 ) -> NodeStatus {
-    let mut last = None;
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    loop {
         let status = redlock.nodes().remove(index);
         if wanted(&status) {
             return status;
         }
-        last = Some(status);
-        tokio::time::sleep(TICK).await;
+        assert!(begun.elapsed() < PATIENCE, "node {index} should be {what} within {PATIENCE:?}: {status:#?}");
+        tokio::time::sleep(ms(5)).await;
     }
-    panic!("node {index} should be {what} within {PATIENCE:?}: {last:#?}");
 }
 
 pub(crate) async fn until_up(redlock: &Redlock, index: usize) -> NodeStatus {
     until_node(redlock, index, "up", |node| node.state == NodeState::Up).await
 }
 
-pub(crate) async fn until_all_up(redlock: &Redlock) {
-    for index in 0..redlock.nodes().len() {
-        until_up(redlock, index).await;
-    }
+/// Up or young.
+pub(crate) async fn until_connected(redlock: &Redlock, index: usize) -> NodeStatus {
+    until_node(redlock, index, "connected", is_connected).await
+}
+
+pub(crate) fn is_connected(node: &NodeStatus) -> bool {
+    matches!(node.state, NodeState::Up | NodeState::Young(_))
 }
 
 pub(crate) fn is_young(node: &NodeStatus) -> bool {
@@ -89,43 +76,49 @@ where
     Redlock::builder().nodes(urls).node_timeout(secs(2))
 }
 
-/// Has a client meet all of `masters`, so that they are a fleet that has served before.
-pub(crate) async fn meet(masters: &LocalMasters, max_ttl: Duration) {
-    let first = builder(masters.urls()).max_ttl(max_ttl).connect().await.expect("connect");
-    until_all_up(&first).await;
-    first.close().await;
+/// Has a client meet all of the nodes, so that they are a fleet that has served before.
+pub(crate) async fn meet<I>(urls: I, max_ttl: Duration)
+where
+    I: IntoIterator,
+    I::Item: Into<String>,
+{
+    connect(builder(urls).max_ttl(max_ttl)).await.close().await;
 }
 
-/// The network as one client sees it: it is cut off from some of the masters.
-pub(crate) struct View {
-    urls: Vec<String>,
-    // One for each master that cannot be reached, in their order.
-    cut: Vec<FaultProxy>,
+/// All clients name the masters alike, and each can be let reach others of them.
+pub(crate) struct Network {
+    proxies: Vec<FaultProxy>,
 }
 
-impl View {
-    /// The masters `reached`, by their own addresses, and no other.
-    pub(crate) async fn of(masters: &LocalMasters, reached: &[usize]) -> Self {
-        let mut view = Self { urls: Vec::new(), cut: Vec::new() };
-        for index in 0..masters.len() {
-            if reached.contains(&index) {
-                view.urls.push(masters.url(index));
-            } else {
-                let proxy = FaultProxy::start(masters.addr(index)).await.expect("a proxy");
-                proxy.refuse(true);
-                view.urls.push(proxy.url());
-                view.cut.push(proxy);
+impl Network {
+    /// Before `masters`; all can be reached.
+    pub(crate) async fn before(masters: &LocalMasters) -> Self {
+        let start = (0..masters.len()).map(|index| FaultProxy::start(masters.addr(index)));
+        Self { proxies: futures::future::try_join_all(start).await.expect("proxies") }
+    }
+
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.proxies.iter().map(FaultProxy::url).collect()
+    }
+
+    /// What stands before node `index`.
+    pub(crate) fn proxy(&self, index: usize) -> &FaultProxy {
+        &self.proxies[index]
+    }
+
+    /// How node `index` is named.
+    pub(crate) fn name(&self, index: usize) -> String {
+        self.proxies[index].addr().to_string()
+    }
+
+    /// From now on `reached` can be reached and no other.
+    pub(crate) fn reach(&self, reached: &[usize]) {
+        for (index, proxy) in self.proxies.iter().enumerate() {
+            let cut = !reached.contains(&index);
+            proxy.refuse(cut);
+            if cut {
+                proxy.cut();
             }
         }
-        view
-    }
-
-    pub(crate) fn builder(&self) -> Builder {
-        builder(&self.urls)
-    }
-
-    /// Lets the client reach all.
-    pub(crate) fn heal(&self) {
-        self.cut.iter().for_each(|proxy| proxy.refuse(false));
     }
 }
