@@ -171,9 +171,11 @@ async fn an_extend_beside_a_silent_node_renews_from_now_on() {
     let lease = redlock.lease("job").ttl(secs(20)).without_heartbeat().acquire().await.unwrap();
     until_all_have_said_so(&masters, &lease).await;
     masters.pause(0).await.unwrap();
-    for _ in 0..8 {
+    // All of it before the silent connection is given up.
+    for _ in 0..3 {
         lease.extend(secs(20)).await.unwrap();
-        assert!(lease.remaining() > secs(20) - ms(202) - ms(150), "{:?}", lease.remaining());
-        tokio::time::sleep(ms(200)).await;
+        let old = secs(20) - ms(202) - lease.remaining();
+        assert!(old < ms(500), "a renewal that was sent {old:?} ago");
+        tokio::time::sleep(ms(600)).await;
     }
 }

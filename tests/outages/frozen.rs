@@ -10,7 +10,7 @@ use crate::common::*;
 
 async fn world() -> (LocalMasters, Redlock) {
     let masters = five().await;
-    let redlock = connect(Redlock::builder().nodes(masters.urls()).node_timeout(ms(300))).await;
+    let redlock = connect(Redlock::builder().nodes(masters.urls()).node_timeout(ms(500))).await;
     (masters, redlock)
 }
 

@@ -190,7 +190,7 @@ async fn a_node_is_back_soon_after_its_server() {
 #[tokio::test]
 async fn a_silent_node_is_well_again_as_soon_as_it_answers() {
     let masters = five().await;
-    let redlock = connect(Redlock::builder().nodes(masters.urls()).node_timeout(ms(200))).await;
+    let redlock = connect(Redlock::builder().nodes(masters.urls()).node_timeout(ms(500))).await;
     for _ in 0..3 {
         masters.pause(0).await.unwrap();
         hold(&redlock, "job").await.release().await.unwrap();

@@ -114,7 +114,7 @@ async fn a_lease_lives_through_connections_that_break_all_the_time() {
 #[tokio::test]
 async fn connections_that_were_given_up_do_not_pile_up() {
     let masters = five().await;
-    let redlock = connect(leasehold::Redlock::builder().nodes(masters.urls()).node_timeout(ms(200))).await;
+    let redlock = connect(leasehold::Redlock::builder().nodes(masters.urls()).node_timeout(ms(500))).await;
     masters.pause(0).await.unwrap();
     let lease = hold(&redlock, "job").await;
     // Over several connections and tries to make one.
