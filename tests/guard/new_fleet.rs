@@ -124,7 +124,7 @@ async fn two_clients_that_see_a_new_fleet_in_another_order_both_learn_soon_that_
     let mut ways = Vec::new();
     for index in 0..5 {
         let mut dice = Dice(2026 + index as u64);
-        let distance = move || ms(dice.roll(16) * dice.roll(2));
+        let distance = move || ms(dice.roll(5) * dice.roll(2));
         let way = Forward::start_far(([127, 0, 0, 1], 0), masters.addr(index), distance).await;
         ways.push(way.expect("an address"));
         urls.push(format!("redis://{}", ways[index].address));
