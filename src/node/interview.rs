@@ -46,9 +46,16 @@ pub(super) const ALL: [Question; 13] = [
     Question::Marker,
 ];
 
-/// Asked again now and then.
-pub(super) const AGAIN: [Question; 4] =
-    [Question::Replication, Question::Role, Question::Time, Question::Marker];
+/// Asked again now and then: a node can be told to sync otherwise while it runs.
+pub(super) const AGAIN: [Question; 7] = [
+    Question::Replication,
+    Question::Role,
+    Question::Setting("appendonly"),
+    Question::Setting("appendfsync"),
+    Question::Setting("no-appendfsync-on-rewrite"),
+    Question::Time,
+    Question::Marker,
+];
 
 impl Question {
     pub(super) fn cmd(self, namespace: &[u8]) -> Cmd {
@@ -128,8 +135,8 @@ pub(super) fn mark(namespace: &[u8], marker: &Marker) -> Cmd {
 pub(super) fn marker(answer: &Value) -> Option<Option<Marker>> {
     match answer {
         Value::Nil => Some(None),
-        Value::BulkString(text) => Some(Marker::parse(&String::from_utf8_lossy(text))),
-        Value::SimpleString(text) => Some(Marker::parse(text)),
+        Value::BulkString(text) => Some(Some(Marker::read(&String::from_utf8_lossy(text)))),
+        Value::SimpleString(text) => Some(Some(Marker::read(text))),
         _ => None,
     }
 }

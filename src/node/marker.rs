@@ -25,8 +25,20 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
-    /// Reads a marker; anything else at the key is no marker.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Reads what stands at the marker's key. What cannot be read (a later version's, anything else) is the
+    /// marker of nobody: the node is no new one, and may have forgotten.
+    pub(crate) fn read(text: &str) -> Self {
+        Self::parse(text).unwrap_or(Self {
+            run_id: String::new(),
+            since: 0,
+            synced: false,
+            fingerprint: String::new(),
+            place: String::new(),
+            replication: String::new(),
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split(' ').collect();
         let [VERSION, run_id, since, synced, fingerprint, place, replication] = words[..] else {
             return None;
@@ -105,6 +117,7 @@ mod tests {
             "1 run -1 synced f p r",
         ] {
             assert_eq!(Marker::parse(text), None, "{text}");
+            assert_eq!(Marker::read(text).run_id, "", "{text}");
         }
     }
 

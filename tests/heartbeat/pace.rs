@@ -78,7 +78,7 @@ async fn after_its_longest_time_a_lease_is_renewed_no_more() {
     let lost = within(secs(8), "the renewals should end", lease.lost()).await;
     let after = started.elapsed();
     assert!(after >= ms(2_500), "{after:?}: it was kept until then");
-    assert!(after <= secs(4) + ms(200), "{after:?}: it is over one TTL after that");
+    assert!(after <= secs(4) + ms(1_500), "{after:?}: it is over one TTL after that");
     assert!(matches!(lost.reason, LossReason::Expired { .. }), "{lost:?}");
     until_free(&masters, "job").await;
 }
