@@ -6,7 +6,7 @@ use leasehold::testing::LocalMasters;
 use leasehold::{ConnectError, Refusal};
 
 use crate::common::raw;
-use crate::views::program::{script, server};
+use crate::views::program::{script, server, with_another_port};
 use crate::views::replication::{follow, follow_nobody};
 use crate::views::{builder, masters};
 
@@ -43,7 +43,10 @@ async fn a_replica_without_a_connection_to_its_master_is_refused() {
 
 #[tokio::test]
 async fn a_node_of_a_cluster_is_refused() {
-    let cluster = crate::views::masters(1).arg("--cluster-enabled", "yes").start().await.expect("a server");
+    let build = |port: u16| {
+        LocalMasters::builder().arg("--cluster-enabled", "yes").arg("--cluster-port", port.to_string())
+    };
+    let (cluster, _) = with_another_port(build).await.expect("a node of a cluster");
     is_refused(&two().await, &cluster, Refusal::Cluster, "`cluster-enabled no`").await;
 }
 

@@ -1,18 +1,16 @@
 //! Masters that speak TLS, of a server that can.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use leasehold::testing::{LocalMasters, LocalMastersBuilder, TestingError};
-use rand::RngExt as _;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::certificates::{Authority, Identity};
-use crate::common::ms;
 use crate::views::program;
 
-/// What the server can be that is told about: valkey-server is another name for it.
+/// What PATH may have.
 const KINDS: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// One master that speaks TLS on a port of its own, and none on another.
@@ -91,36 +89,16 @@ async fn try_start(
         path.display().to_string()
     };
     let (certificate, key) = (write("cert.pem", &identity.certificate), write("key.pem", &identity.key));
-    let mut tries = 1;
-    loop {
-        let port = free_port();
+    let build = |port: u16| {
         let builder = LocalMasters::builder()
-            .count(1)
             .program(server)
             .arg("--tls-port", port.to_string())
             .arg("--tls-cert-file", &certificate)
             .arg("--tls-key-file", &key)
             .arg("--tls-ca-cert-file", &certificate)
             .arg("--tls-auth-clients", "no");
-        let address = ([127, 0, 0, 1], port).into();
-        match with(builder).start().await {
-            Ok(plain) => return Ok(TlsMaster { plain, address, _folder: folder }),
-            // Somebody took it between the look and the start.
-            Err(TestingError::Exited { log, .. }) if tries < 10 && log.contains("Failed listening") => {
-                tokio::time::sleep(ms(100)).await;
-                tries += 1;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Below those that the system gives to outgoing connections.
-fn free_port() -> u16 {
-    loop {
-        let port = rand::rng().random_range(11_000..32_000);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
+        with(builder)
+    };
+    let (plain, port) = program::with_another_port(build).await?;
+    Ok(TlsMaster { plain, address: ([127, 0, 0, 1], port).into(), _folder: folder })
 }

@@ -1,7 +1,11 @@
-//! The server program, and small programs that start it in another way.
+//! The server program, more of its ports, and small programs that start it in another way.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use leasehold::testing::{LocalMasters, LocalMastersBuilder, TestingError};
+use rand::RngExt as _;
 
 /// The server that the tests use: the same that `LocalMasters` would start.
 pub(crate) fn server() -> PathBuf {
@@ -30,4 +34,32 @@ pub(crate) fn script(path: &Path, text: &str) {
     std::io::Write::write_all(&mut input, format!("#!/bin/sh\n{text}\n").as_bytes()).expect("write");
     drop(input);
     assert!(writer.wait().expect("it ends").success());
+}
+
+/// Starts one server that listens on another port as well; `build` is told which.
+pub(crate) async fn with_another_port(
+    build: impl Fn(u16) -> LocalMastersBuilder,
+) -> Result<(LocalMasters, u16), TestingError> {
+    let mut tries = 1;
+    loop {
+        let port = free_port();
+        match build(port).count(1).start().await {
+            Ok(master) => return Ok((master, port)),
+            // Somebody took it between the look and the start.
+            Err(TestingError::Exited { log, .. }) if tries < 10 && log.contains("Failed listening") => {
+                tries += 1
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Below those that the system gives to outgoing connections.
+fn free_port() -> u16 {
+    loop {
+        let port = rand::rng().random_range(11_000..32_000);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
