@@ -62,6 +62,21 @@ async fn one_marker_anywhere_is_enough_to_tell_that_the_fleet_is_not_new() {
     rival.wins_only_afterwards().await;
 }
 
+/// As a later version of the library may write it, or anybody.
+#[tokio::test]
+async fn a_marker_that_cannot_be_read_is_not_the_sign_of_a_new_fleet() {
+    let masters = masters(5).persistent(false).start().await.expect("local masters");
+    let scene = Scene::begin(masters, SHORT).await;
+    scene.masters.restart(MIDDLE).await.expect("restart");
+    for index in [0, 1, 3, 4] {
+        raw(&scene.masters, index).tell(&["SET", "leasehold:node", "9 of another age"]).await;
+    }
+    scene.middle_has_forgotten().await;
+    let rival = scene.rival_of(&[0, 1, MIDDLE, 3, 4], true).await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
+}
+
 #[tokio::test]
 async fn a_client_that_was_given_only_the_node_that_forgot_makes_it_no_older_for_others() {
     let masters = masters(5).persistent(false).start().await.expect("local masters");

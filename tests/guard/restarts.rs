@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::NodeState;
-use leasehold::testing::LocalMastersBuilder;
+use leasehold::testing::{LocalMasters, LocalMastersBuilder};
 
 use super::scene::{LONG, MIDDLE, SHORT, Scene, met};
-use crate::common::raw;
-use crate::views::masters;
+use crate::common::{raw, until};
+use crate::views::{Network, builder, masters};
 
 /// Starts masters of which the middle loses the key, in a way that the tests differ in.
 async fn scene(builder: LocalMastersBuilder, max_ttl: Duration) -> Scene {
@@ -100,6 +100,14 @@ fn lazily_synced() -> LocalMastersBuilder {
 async fn restart_with_older_data(builder: LocalMastersBuilder, max_ttl: Duration) -> Scene {
     let masters = builder.start().await.expect("local masters");
     let network = met(&masters, max_ttl).await;
+    restart_with_what_is_on_disk_now(masters, network, max_ttl).await
+}
+
+async fn restart_with_what_is_on_disk_now(
+    masters: LocalMasters,
+    network: Network,
+    max_ttl: Duration,
+) -> Scene {
     let disk = tempfile::tempdir().expect("a folder");
     let middle = raw(&masters, MIDDLE);
     assert!(middle.get("leasehold:node").await.is_some(), "the marker is on disk before");
@@ -138,4 +146,21 @@ async fn a_node_that_did_not_sync_always_is_kept_out_although_it_has_its_data() 
 async fn without_the_guard_a_node_that_did_not_sync_always_gives_a_second_lease() {
     let scene = restart_with_older_data(lazily_synced(), LONG).await;
     scene.unguarded_rival().await.wins_while_it_is_held().await;
+}
+
+/// Its configuration says `always`, and it was told otherwise while it ran.
+#[tokio::test]
+async fn a_node_that_was_told_to_sync_lazily_while_it_ran_is_kept_out_after_a_restart() {
+    let masters = masters(5).start().await.expect("local masters");
+    let network = met(&masters, SHORT).await;
+    let watching = builder(network.urls()).max_ttl(SHORT).connect().await.expect("connect");
+    let middle = raw(&masters, MIDDLE);
+    middle.tell(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
+    let marker = async || middle.get("leasehold:node").await.expect("a marker");
+    until("the marker should say so", async || marker().await.contains(" unsynced ")).await;
+    drop(watching);
+    let scene = restart_with_what_is_on_disk_now(masters, network, SHORT).await;
+    let rival = scene.rival().await;
+    rival.is_kept_out().await;
+    rival.wins_only_afterwards().await;
 }

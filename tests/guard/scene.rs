@@ -112,7 +112,7 @@ pub(super) struct Rival<'a> {
 impl Rival<'_> {
     /// Whatever TTL it asks for, it does not win while the key is held, and is told why.
     pub(super) async fn is_kept_out(&self) {
-        for ttl in [ms(10), ms(200), secs(1), self.scene.max_ttl] {
+        for ttl in [self.scene.max_ttl, secs(1), ms(200), ms(10)] {
             until("the middle should be known to be young", async || {
                 let outcome = self.redlock.lease(KEY).ttl(ttl).try_acquire().await;
                 let held = self.scene.is_held();
