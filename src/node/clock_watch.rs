@@ -72,11 +72,10 @@ impl ClockWatch {
     /// if that is more than `drift`. Counts from the sample that went along with the command, else from the
     /// last before it.
     pub(super) fn stepped(&self, since: Timestamp, drift: Duration) -> Option<Duration> {
-        let (newest, older) =
-            self.samples.iter().next_back().map(|newest| (newest, self.samples.len() - 1))?;
+        let newest = self.samples.back()?;
         let along = |sample: &&Sample| sample.sent >= since && sample.sent.since(since) <= ALONG;
         let before = |sample: &&Sample| sample.received <= since;
-        let older = || self.samples.iter().take(older);
+        let older = || self.samples.iter().rev().skip(1).rev();
         let base = older().find(along).or_else(|| older().rev().find(before));
         let gained = newest.gained(base.or(self.samples.front())?);
         (gained > drift).then_some(gained)

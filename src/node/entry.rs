@@ -115,7 +115,7 @@ async fn write(
 }
 
 /// From when on the answers of a node of this age count.
-pub(super) fn standing(shared: &Shared, age: Option<Duration>, now: Timestamp) -> Standing {
+fn standing(shared: &Shared, age: Option<Duration>, now: Timestamp) -> Standing {
     let from = |old_enough: Duration| match age {
         Some(age) if age < old_enough => {
             let left = old_enough - age;

@@ -13,6 +13,7 @@ use super::{Command, Connection, Connector, Form, NodeError, NodeErrorKind, Node
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, OptionFuture};
 
+use crate::clock::Timestamp;
 use crate::metrics;
 use crate::retry::Backoff;
 
@@ -87,7 +88,7 @@ impl Supervisor {
     }
 
     /// Whether the owner is gone and nothing is owed, or has been owed for too long.
-    fn is_over(&self, since: &mut Option<crate::clock::Timestamp>) -> bool {
+    fn is_over(&self, since: &mut Option<Timestamp>) -> bool {
         let now = self.shared.clock.now();
         let mut state = self.shared.lock();
         state.debts.forget(now);
@@ -119,9 +120,11 @@ impl Supervisor {
                 let (shared, connection) = (self.shared.clone(), connection.clone());
                 look = Some(async move { entry::look_again(&shared, connection, epoch).await }.boxed());
             }
+            // The next look waits for the one under way.
+            let pause = if look.is_some() { pause } else { pause.min(look_in) };
             tokio::select! {
                 () = &mut closed => {
-                    self.sweep(Waker::noop());
+                    self.sweep();
                     let mut state = self.shared.lock();
                     if state.link(epoch).is_some() {
                         let error = self.shared.error(NodeErrorKind::ConnectionLost, "the connection broke");
@@ -141,8 +144,7 @@ impl Supervisor {
                     }
                 }
                 () = self.shared.wake.notified() => {}
-                () = tokio::time::sleep(pause.min(look_in)), if look.is_none() => {}
-                () = tokio::time::sleep(pause), if look.is_some() => {}
+                () = tokio::time::sleep(pause) => {}
                 // The first answer of a slow node makes it well again, so that one is waited for.
                 () = Self::oldest(&mut self.orphans, &self.shared), if slow => {}
             }
@@ -177,16 +179,16 @@ impl Supervisor {
     }
 
     /// Takes in the answers to what nobody awaits.
-    fn sweep(&mut self, waker: &Waker) {
+    fn sweep(&mut self) {
         self.orphans.extend(std::mem::take(&mut self.shared.lock().orphans));
-        let mut cx = Context::from_waker(waker);
+        let mut cx = Context::from_waker(Waker::noop());
         let shared = &self.shared;
         self.orphans.retain_mut(|pending| pending.poll(shared, &mut cx).is_pending());
     }
 
     /// One look: answers, silence, what is due, what comes next.
     fn look(&mut self, epoch: u64) -> Next {
-        self.sweep(Waker::noop());
+        self.sweep();
         let shared = &self.shared;
         let timing = &shared.timing;
         let now = shared.clock.now();

@@ -106,10 +106,10 @@ impl Session {
 /// Says what it reads from the terminal.
 const READS: (&str, &str) = ("reads", "echo ready; read line </dev/tty; echo \"got $line\"");
 
-#[tokio::test]
-async fn the_command_reads_from_the_terminal_and_so_does_who_comes_after_it() {
+/// The command of `script` reads from the terminal, and then the one after it.
+async fn two_read_in_turn(script: &str) {
     let masters = five().await;
-    let script = ("script", "$run sh $job/reads; sh $job/reads");
+    let script = ("script", script);
     let mut session = Session::start(&masters, &["sh", "-c", ". $job/script"], &[READS, script]);
     for word in ["one", "two"] {
         session.expect("ready").await;
@@ -120,16 +120,13 @@ async fn the_command_reads_from_the_terminal_and_so_does_who_comes_after_it() {
 }
 
 #[tokio::test]
+async fn the_command_reads_from_the_terminal_and_so_does_who_comes_after_it() {
+    two_read_in_turn("$run sh $job/reads; sh $job/reads").await;
+}
+
+#[tokio::test]
 async fn in_a_pipeline_the_terminal_is_given_when_it_is_asked_for() {
-    let masters = five().await;
-    let script = ("script", "$run sh $job/reads | cat; sh $job/reads");
-    let mut session = Session::start(&masters, &["sh", "-c", ". $job/script"], &[READS, script]);
-    for word in ["one", "two"] {
-        session.expect("ready").await;
-        session.line(word);
-        session.expect(&format!("got {word}")).await;
-    }
-    assert_eq!(session.exit().await, Some(0), "{}", session.screen);
+    two_read_in_turn("$run sh $job/reads | cat; sh $job/reads").await;
 }
 
 #[tokio::test]
