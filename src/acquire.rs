@@ -1,7 +1,7 @@
 //! The acquire round: sent to all nodes at once, decided at the quorum, undone where it was not won.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 
@@ -129,7 +129,7 @@ impl Round {
         let target = Target::new(plan.names.clone(), token);
         let target = Arc::new(target.fenced(plan.records.clone(), fleet.fence_ttl));
         let fencing = (!plan.records.is_empty()).then(|| Fencing {
-            number: fleet.proposer.first(wall_clock(), || fleet.clock_ahead()),
+            number: fleet.proposer.first(fleet.clock.wall(), || fleet.clock_ahead()),
             unfit: vec![None; nodes],
             out: vec![false; nodes],
             again: false,
@@ -201,7 +201,9 @@ impl Round {
         }
         let granted = self.seats.holds_any().then_some(fencing.number);
         let unfit: Vec<Unfit> = fencing.unfit.iter().flatten().copied().collect();
-        let Some(number) = self.fleet.proposer.second(wall_clock(), granted, &unfit) else { return false };
+        let Some(number) = self.fleet.proposer.second(self.fleet.clock.wall(), granted, &unfit) else {
+            return false;
+        };
         (fencing.number, fencing.again) = (number, true);
         let asked: Vec<usize> = (0..nodes).filter(|node| !fencing.out[*node]).collect();
         self.stop_counting();
@@ -280,12 +282,6 @@ fn command(target: &Arc<Target>, ttl: Ttl, fencing: Option<&Fencing>) -> Command
         Some(fencing) => Command::Grant { target, ttl, fence: fencing.number },
         None => Command::Acquire { target, ttl },
     }
-}
-
-/// Unix time in microseconds.
-fn wall_clock() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Round {

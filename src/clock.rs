@@ -3,9 +3,14 @@
 //! The nodes' expiries go on through a suspend of this machine, so validity must too. Timers do not:
 //! who sleeps on this clock looks again at every wake (see `watchdog.rs`).
 
-use std::time::Duration;
+#[cfg(feature = "testing")]
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
+
+#[cfg(feature = "testing")]
+use crate::testing::VirtualClock;
 
 /// A reading of the lease clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,26 +38,38 @@ impl Timestamp {
 pub(crate) enum Clock {
     /// The machine's suspend-aware clock, and the runtime whose timers serve where there is no other.
     System(Option<Handle>),
-    /// tokio's clock, for tests in paused time; `ahead` plays a suspend.
-    #[cfg(any(test, feature = "testing"))]
-    Tokio { origin: tokio::time::Instant, ahead: std::sync::Arc<std::sync::Mutex<Duration>> },
+    /// In tokio's time, for tests that pause it.
+    #[cfg(feature = "testing")]
+    Virtual(Arc<VirtualClock>),
 }
 
 impl Clock {
-    /// A clock that follows tokio's, for tests in paused time.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn tokio() -> Self {
-        Self::Tokio { origin: tokio::time::Instant::now(), ahead: std::sync::Arc::default() }
-    }
-
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::System(_) => Timestamp(system_now()),
-            #[cfg(any(test, feature = "testing"))]
-            Self::Tokio { origin, ahead } => {
-                let ahead = *ahead.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                Timestamp(origin.elapsed() + ahead)
+            #[cfg(feature = "testing")]
+            Self::Virtual(clock) => Timestamp(clock.now()),
+        }
+    }
+
+    /// Unix time in microseconds. It may jump.
+    pub(crate) fn wall(&self) -> u64 {
+        match self {
+            Self::System(_) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
             }
+            #[cfg(feature = "testing")]
+            Self::Virtual(clock) => clock.wall(),
+        }
+    }
+
+    /// Runs `task` in the background, on the machine that the clock is of. Must be called within a runtime.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Self::System(_) => drop(tokio::spawn(task)),
+            #[cfg(feature = "testing")]
+            Self::Virtual(clock) => clock.spawn(Box::pin(task)),
         }
     }
 
@@ -76,6 +93,11 @@ impl Clock {
             // Leases may be used from threads and executors that have no timers.
             Self::System(Some(runtime)) if Handle::try_current().is_err() => Some(runtime.enter()),
             _ => None,
+        };
+        #[cfg(feature = "testing")]
+        let time = match self {
+            Self::Virtual(clock) => clock.truly(time),
+            Self::System(_) => time,
         };
         let sleep = tokio::time::sleep(time);
         drop(elsewhere);
@@ -133,7 +155,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_sleep_ends_at_its_moment() {
-        let clock = Clock::tokio();
+        let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
         let at = clock.now().after(Duration::from_secs(3));
         clock.sleep_until(at).await;
         assert!(clock.now() >= at);

@@ -37,7 +37,7 @@ impl Fleet {
         max_ttl: Duration,
         fence_ttl: Duration,
     ) -> Self {
-        let registry = Registry::start(clock.clone());
+        let registry = Registry::start(&clock);
         Self {
             nodes,
             clock,

@@ -93,6 +93,7 @@
 mod acquire;
 mod clock;
 mod config;
+mod dice;
 mod error;
 mod fanout;
 pub mod fence;

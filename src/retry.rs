@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rand::RngExt as _;
+use crate::dice;
 
 /// Full jitter (Brooker, "Exponential Backoff and Jitter"): each delay is drawn evenly from nothing
 /// to an upper bound that doubles up to a cap, so that rivals spread out instead of meeting again.
@@ -31,7 +31,7 @@ impl Backoff {
     pub(crate) fn delay(&mut self) -> Duration {
         let bound = self.bound.min(self.cap);
         self.bound = bound.saturating_mul(2);
-        bound.mul_f64(rand::rng().random_range(0.0..=1.0))
+        bound.mul_f64(dice::fraction())
     }
 }
 

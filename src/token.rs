@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rand::TryRng as _;
+use crate::dice;
 
 /// The value that marks a key as this lease's: 20 bytes from the operating system's generator, in hex.
 ///
@@ -17,7 +17,7 @@ impl Token {
     /// Draws a new token.
     pub(crate) fn random() -> Result<Self, rand::rngs::SysError> {
         let mut bytes = [0; Self::LENGTH / 2];
-        rand::rngs::SysRng.try_fill_bytes(&mut bytes)?;
+        dice::fill(&mut bytes)?;
         let mut text = [b'0'; Self::LENGTH];
         // Cannot fail: the text is twice as long as the bytes.
         let _ = hex::encode_to_slice(bytes, &mut text);

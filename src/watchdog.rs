@@ -5,7 +5,7 @@
 //! machine is suspended and the lease clock does not, so once a second the two are compared; when they
 //! differ, every lease looks at its deadline.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const APART: Duration = Duration::from_millis(50);
 #[derive(Default)]
 struct Leases {
     /// Held leases, and when the heartbeat of each starts; `None` if it runs.
-    held: HashMap<u64, (Weak<Hold>, Option<Timestamp>)>,
+    held: BTreeMap<u64, (Weak<Hold>, Option<Timestamp>)>,
     /// The starts in order.
     starts: BTreeMap<(Timestamp, u64), ()>,
     /// When the watchdog wakes by itself.
@@ -39,9 +39,9 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// Starts the watchdog. Must be called within a runtime.
-    pub(crate) fn start(clock: Clock) -> Arc<Self> {
+    pub(crate) fn start(clock: &Clock) -> Arc<Self> {
         let registry = Arc::new(Self { leases: Mutex::default(), wake: Notify::new() });
-        tokio::spawn(Watchdog { registry: registry.clone(), clock }.run());
+        clock.spawn(Watchdog { registry: registry.clone(), clock: clock.clone() }.run());
         registry
     }
 
@@ -127,10 +127,11 @@ impl Watchdog {
         let mut timers = tokio::time::Instant::now();
         while let Some((due, wakes)) = self.registry.take_due(self.clock.now()) {
             for hold in due {
-                tokio::spawn(Heartbeat::new(hold).run());
+                self.clock.spawn(Heartbeat::new(hold).run());
             }
             match wakes {
                 Some(at) => tokio::select! {
+                    biased;
                     () = self.clock.sleep_until(at) => {}
                     () = self.registry.wake.notified() => {}
                 },

@@ -237,7 +237,7 @@ impl Node {
             tried: watch::Sender::new(false),
             state: Mutex::new(State::new(now, now.after(timing.node_timeout))),
         });
-        tokio::spawn(Supervisor::new(shared.clone(), connector).run());
+        shared.clock.spawn(Supervisor::new(shared.clone(), connector).run());
         Self { shared }
     }
 
@@ -365,8 +365,8 @@ impl Node {
     }
 
     pub(crate) fn status(&self) -> NodeStatus {
-        let now = self.shared.clock.now();
-        NodeStatus::of(&self.shared.address, &self.shared.lock(), self.shared.timing.node_timeout, now)
+        let shared = &self.shared;
+        NodeStatus::of(&shared.address, &shared.lock(), shared.timing.node_timeout, &shared.clock)
     }
 
     /// How far the node's clock is ahead of this machine's, in microseconds.

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::admission::Refusal;
 use super::marker::fingerprint;
@@ -41,7 +41,7 @@ pub(crate) struct Roster {
     names: Vec<Arc<str>>,
     pub(crate) fingerprint: String,
     views: Mutex<Views>,
-    changed: watch::Sender<()>,
+    changed: Notify,
 }
 
 impl Roster {
@@ -50,7 +50,7 @@ impl Roster {
         Self {
             fingerprint: fingerprint(names.iter().map(|name| &**name), max_ttl_millis),
             views: Mutex::new(Views { nodes, known: false, new: None }),
-            changed: watch::Sender::new(()),
+            changed: Notify::new(),
             names,
         }
     }
@@ -79,13 +79,13 @@ impl Roster {
     /// A marker was seen or is being written.
     pub(crate) fn marked(&self) {
         self.lock().known = true;
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 
     /// Connection `serial` of `node` found no marker.
     pub(crate) fn unmarked(&self, node: usize, serial: u64) {
         self.lock().nodes[node].word = Word::Unmarked(serial);
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 
     /// Connection `serial` of `node` found none once more.
@@ -102,16 +102,14 @@ impl Roster {
             views.new = views.nodes.iter().map(again).collect();
         }
         drop(views);
-        self.changed.send_replace(());
+        self.changed.notify_waiters();
     }
 
     /// Resolves when another node has answered and the fleet may still be found new: a node that is down is
     /// best tried again at once, because who starts a fleet starts all of it.
     pub(crate) async fn stirred(&self) {
-        let mut changes = self.changed.subscribe();
         loop {
-            // The sender lives as long as the roster.
-            let _ = changes.changed().await;
+            self.changed.notified().await;
             if !self.lock().known {
                 return;
             }
@@ -131,8 +129,8 @@ impl Roster {
     }
 
     async fn decided(&self, yes: impl Fn(&Views) -> bool) -> bool {
-        let mut changes = self.changed.subscribe();
         loop {
+            let changed = self.changed.notified();
             {
                 let views = self.lock();
                 // What was found new stays so for those who took part, though it is known from then on.
@@ -143,8 +141,7 @@ impl Roster {
                     return false;
                 }
             }
-            // The sender lives as long as the roster.
-            let _ = changes.changed().await;
+            changed.await;
         }
     }
 }

@@ -1,11 +1,11 @@
 //! How a node is doing, for people and monitoring.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::state::{Link, Phase, State};
 use super::{NodeError, NodeWarning, Refusal};
-use crate::clock::Timestamp;
+use crate::clock::Clock;
 
 /// How a node is doing, see [`Redlock::nodes`](crate::Redlock::nodes). What a node does not tell is `None`.
 #[derive(Clone, Debug)]
@@ -62,7 +62,8 @@ pub enum NodeState {
 }
 
 impl NodeStatus {
-    pub(super) fn of(address: &Arc<str>, state: &State, node_timeout: Duration, now: Timestamp) -> Self {
+    pub(super) fn of(address: &Arc<str>, state: &State, node_timeout: Duration, clock: &Clock) -> Self {
+        let (now, wall) = (clock.now(), clock.wall());
         let report = &state.report;
         let overdue = |link: &Link| link.silence(now).is_some_and(|silence| silence >= node_timeout);
         Self {
@@ -84,7 +85,10 @@ impl NodeStatus {
             server: report.server.clone(),
             native_commands: state.native.clone(),
             round_trip: state.round_trip,
-            clock_ahead_micros: state.clock.newest().and_then(|(time, taken)| ahead(time, now.since(taken))),
+            clock_ahead_micros: state
+                .clock
+                .newest()
+                .and_then(|(time, taken)| ahead(time, wall, now.since(taken))),
             replicas: report.replicas,
             appendonly: report.appendonly,
             appendfsync: report.fsync.clone(),
@@ -94,8 +98,8 @@ impl NodeStatus {
     }
 }
 
-/// How far a clock that showed `time` so long ago is ahead of this machine's wall clock.
-fn ahead(time: u64, ago: Duration) -> Option<i64> {
-    let then = SystemTime::now().checked_sub(ago)?.duration_since(UNIX_EPOCH).ok()?;
-    i64::try_from(time).ok()?.checked_sub(i64::try_from(then.as_micros()).ok()?)
+/// How far a clock that showed `time` so long ago is ahead of this machine's, which shows `wall` now.
+fn ahead(time: u64, wall: u64, ago: Duration) -> Option<i64> {
+    let then = wall.checked_sub(u64::try_from(ago.as_micros()).ok()?)?;
+    i64::try_from(time).ok()?.checked_sub(i64::try_from(then).ok()?)
 }

@@ -61,6 +61,7 @@ impl Supervisor {
                 return;
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(backoff.delay()) => {}
                 () = self.shared.roster.stirred() => {}
                 () = self.shared.wake.notified() => {
@@ -123,6 +124,7 @@ impl Supervisor {
             // The next look waits for the one under way.
             let pause = if look.is_some() { pause } else { pause.min(look_in) };
             tokio::select! {
+                biased;
                 () = &mut closed => {
                     self.sweep();
                     let mut state = self.shared.lock();

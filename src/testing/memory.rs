@@ -10,8 +10,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::clock::{EPOCH, VirtualClock};
 use super::gate::{Gate, Request, Server};
-use super::store::Store;
+use super::store::{Entry, Store};
 use crate::clock::Clock;
 use crate::config::Builder;
 use crate::node::{
@@ -25,7 +26,7 @@ use crate::redlock::Redlock;
 /// that tests may pause it.
 pub struct MemoryNodes {
     nodes: Vec<Arc<MemoryNode>>,
-    clock: Clock,
+    clock: Arc<VirtualClock>,
 }
 
 #[derive(Default)]
@@ -62,7 +63,7 @@ impl MemoryNodes {
                 state: Mutex::default(),
             })
         };
-        Self { nodes: (0..count).map(node).collect(), clock: Clock::tokio() }
+        Self { nodes: (0..count).map(node).collect(), clock: Arc::new(VirtualClock::new()) }
     }
 
     /// A new client of the nodes, with the options of `builder` (its addresses are not used).
@@ -71,7 +72,7 @@ impl MemoryNodes {
             (node.name.clone(), Arc::new(MemoryConnector(node.clone())) as Arc<dyn Connector>)
         };
         let connectors = self.nodes.iter().map(connector).collect();
-        let connected = builder.start(connectors, self.clock.clone()).await;
+        let connected = builder.start(connectors, Clock::Virtual(self.clock.clone())).await;
         connected.expect("nodes in memory are never refused")
     }
 
@@ -106,18 +107,24 @@ impl MemoryNodes {
 
     /// The value that stands at `key` on node `index`.
     pub fn value(&self, index: usize, key: &str) -> Option<String> {
-        self.nodes[index].lock().store.live(key.as_bytes()).map(|entry| entry.token.clone())
+        let node = &self.nodes[index];
+        let time = node.time();
+        node.lock().store.live(key.as_bytes(), time).map(|entry| entry.token.clone())
     }
 
     /// How long `key` still stands on node `index`.
     pub fn expiry(&self, index: usize, key: &str) -> Option<Duration> {
-        let state = self.nodes[index].lock();
-        state.store.live(key.as_bytes()).map(|entry| entry.expires.duration_since(Instant::now()))
+        let node = &self.nodes[index];
+        let time = node.time();
+        let left = |entry: &Entry| Duration::from_micros(entry.expires.saturating_sub(time));
+        node.lock().store.live(key.as_bytes(), time).map(left)
     }
 
     /// Puts a value of somebody else at `key`.
     pub fn set(&self, index: usize, key: &str, value: &str, ttl: Duration) {
-        self.nodes[index].lock().store.set(key.as_bytes(), value, ttl);
+        let node = &self.nodes[index];
+        let time = node.time();
+        node.lock().store.set(key.as_bytes(), value, ttl, time);
     }
 
     /// Deletes `key`, as a FLUSHALL or an eviction would.
@@ -133,16 +140,12 @@ impl MemoryNodes {
 
     /// Steps the clock of node `index` forward: keys run out that much earlier.
     pub fn step_clock(&self, index: usize, by: Duration) {
-        let mut state = self.nodes[index].lock();
-        state.stepped += u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
-        state.store.age(by);
+        self.nodes[index].lock().stepped += u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
     }
 
     /// Lets the lease clock jump ahead while timers stand still, as a suspended machine does.
     pub fn suspend(&self, time: Duration) {
-        if let Clock::Tokio { ahead, .. } = &self.clock {
-            *ahead.lock().unwrap_or_else(PoisonError::into_inner) += time;
-        }
+        self.clock.suspend(time);
     }
 }
 
@@ -186,7 +189,7 @@ impl MemoryNode {
     /// The node's TIME in microseconds.
     pub(super) fn time(&self) -> u64 {
         let micros = u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX);
-        1_000_000_000 + micros + self.lock().stepped
+        EPOCH + micros + self.lock().stepped
     }
 
     pub(super) fn failure(&self) -> NodeError {

@@ -9,6 +9,7 @@
 //!
 //! All are meant for the tests of programs that use this crate, as they are for its own. Unix only.
 
+mod clock;
 mod error;
 mod gate;
 mod lane;
@@ -20,6 +21,7 @@ mod server;
 mod store;
 mod watchdog;
 
+pub(crate) use clock::VirtualClock;
 pub use error::TestingError;
 pub use gate::Gate;
 pub use masters::{LocalMasters, LocalMastersBuilder};

@@ -1,9 +1,8 @@
-//! What a node in memory keeps, and how it runs commands: as the real servers and the scripts do.
+//! What a node in memory keeps, and how it runs commands: as the real servers and the scripts do. Pure; the
+//! node's TIME, in microseconds, is an argument.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::node::{Command, Target, Vote};
 use crate::proposal::Unfit;
@@ -11,19 +10,20 @@ use crate::proposal::Unfit;
 /// A key at one node.
 pub(super) struct Entry {
     pub(super) token: String,
-    pub(super) expires: Instant,
+    /// By the node's TIME.
+    pub(super) expires: u64,
 }
 
 #[derive(Default)]
 pub(super) struct Store {
-    entries: HashMap<Vec<u8>, Entry>,
+    entries: BTreeMap<Vec<u8>, Entry>,
     /// The highest fence by its record.
-    fences: HashMap<Vec<u8>, u64>,
+    fences: BTreeMap<Vec<u8>, u64>,
 }
 
 impl Store {
-    pub(super) fn live(&self, key: &[u8]) -> Option<&Entry> {
-        self.entries.get(key).filter(|entry| Instant::now() < entry.expires)
+    pub(crate) fn live(&self, key: &[u8], time: u64) -> Option<&Entry> {
+        self.entries.get(key).filter(|entry| time < entry.expires)
     }
 
     /// Runs `command` on a node whose TIME is `time`.
@@ -32,7 +32,11 @@ impl Store {
             Command::Ping => Vote::Yes,
             Command::Grant { target, ttl, fence } => {
                 let token = target.token.as_str();
-                if target.keys.iter().any(|key| self.live(key).is_some_and(|entry| entry.token != token)) {
+                if target
+                    .keys
+                    .iter()
+                    .any(|key| self.live(key, time).is_some_and(|entry| entry.token != token))
+                {
                     return Vote::No;
                 }
                 let highest = self.highest(target);
@@ -41,12 +45,12 @@ impl Store {
                     return Vote::Unfit(Unfit { time, highest });
                 }
                 self.note_fence(target, *fence);
-                self.write(&target.keys, true, token, ttl.duration())
+                self.write(&target.keys, true, token, (ttl.duration(), time))
             }
             Command::Acquire { target, ttl } | Command::Heal { target, ttl, .. } => {
                 let token = target.token.as_str();
-                let free = |key: &Vec<u8>| self.live(key).is_none_or(|entry| entry.token == token);
-                let only = |key: &Vec<u8>| self.live(key).is_none();
+                let free = |key: &Vec<u8>| self.live(key, time).is_none_or(|entry| entry.token == token);
+                let only = |key: &Vec<u8>| self.live(key, time).is_none();
                 let all = if target.keys.len() == 1 {
                     target.keys.iter().all(only)
                 } else {
@@ -55,17 +59,19 @@ impl Store {
                 if let (true, Command::Heal { fence: Some(fence), .. }) = (all, command) {
                     self.note_fence(target, (*fence).max(self.highest(target)));
                 }
-                self.write(&target.keys, all, token, ttl.duration())
+                self.write(&target.keys, all, token, (ttl.duration(), time))
             }
             Command::Extend { target, ttl, .. } => {
                 let token = target.token.as_str();
-                let all =
-                    target.keys.iter().all(|key| self.live(key).is_some_and(|entry| entry.token == token));
-                self.write(&target.keys, all, token, ttl.duration())
+                let all = target
+                    .keys
+                    .iter()
+                    .all(|key| self.live(key, time).is_some_and(|entry| entry.token == token));
+                self.write(&target.keys, all, token, (ttl.duration(), time))
             }
             Command::Delete { target } => {
                 let token = target.token.as_str();
-                let held = |key: &&Vec<u8>| self.live(key).is_some_and(|entry| entry.token == token);
+                let held = |key: &&Vec<u8>| self.live(key, time).is_some_and(|entry| entry.token == token);
                 let ours: Vec<Vec<u8>> = target.keys.iter().filter(held).cloned().collect();
                 ours.iter().for_each(|key| drop(self.entries.remove(key)));
                 if ours.len() == target.keys.len() { Vote::Yes } else { Vote::No }
@@ -84,11 +90,11 @@ impl Store {
         }
     }
 
-    fn write(&mut self, keys: &[Vec<u8>], allowed: bool, token: &str, ttl: Duration) -> Vote {
+    fn write(&mut self, keys: &[Vec<u8>], allowed: bool, token: &str, (ttl, time): (Duration, u64)) -> Vote {
         if !allowed {
             return Vote::No;
         }
-        let expires = Instant::now() + ttl;
+        let expires = time.saturating_add(u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
         for key in keys {
             self.entries.insert(key.clone(), Entry { token: token.to_owned(), expires });
         }
@@ -96,18 +102,11 @@ impl Store {
     }
 
     /// Puts a value of somebody else at `key`.
-    pub(super) fn set(&mut self, key: &[u8], value: &str, ttl: Duration) {
-        self.write(&[key.to_vec()], true, value, ttl);
+    pub(super) fn set(&mut self, key: &[u8], value: &str, ttl: Duration, time: u64) {
+        self.write(&[key.to_vec()], true, value, (ttl, time));
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) {
         self.entries.remove(key);
-    }
-
-    /// Lets every key run out so much earlier.
-    pub(super) fn age(&mut self, by: Duration) {
-        for entry in self.entries.values_mut() {
-            entry.expires = entry.expires.checked_sub(by).unwrap_or_else(Instant::now);
-        }
     }
 }

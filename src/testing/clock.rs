@@ -1,0 +1,91 @@
+//! The clock of a machine in tokio's time, which tests pause.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+/// What Unix time it is where a virtual clock begins, in microseconds.
+pub(crate) const EPOCH: u64 = 1_700_000_000_000_000;
+
+const MILLION: i128 = 1_000_000;
+
+/// How the tasks of a machine are started.
+type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
+
+/// One machine's clock, timers and tasks.
+pub(crate) struct VirtualClock {
+    origin: Instant,
+    /// By how many millionths it runs fast.
+    rate: i32,
+    /// By how many microseconds its Unix time is off.
+    wall_off: i64,
+    /// By how much suspends have moved it ahead of its timers.
+    ahead: Mutex<Duration>,
+    spawn: Option<Spawn>,
+}
+
+impl VirtualClock {
+    /// A clock that shows true time.
+    pub(crate) fn new() -> Self {
+        Self { origin: Instant::now(), rate: 0, wall_off: 0, ahead: Mutex::default(), spawn: None }
+    }
+
+    /// A clock that runs fast by `rate` millionths and is wrong by `wall_off` microseconds, of a machine that
+    /// runs its tasks by `spawn`.
+    #[cfg(test)]
+    pub(crate) fn of_machine(
+        rate: i32,
+        wall_off: i64,
+        spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static,
+    ) -> Self {
+        Self { rate, wall_off, spawn: Some(Arc::new(spawn)), ..Self::new() }
+    }
+
+    /// The time since it began.
+    pub(crate) fn now(&self) -> Duration {
+        let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        scale(self.origin.elapsed(), MILLION + i128::from(self.rate), MILLION) + ahead
+    }
+
+    /// Unix time in microseconds.
+    pub(crate) fn wall(&self) -> u64 {
+        let micros = u64::try_from(self.now().as_micros()).unwrap_or(u64::MAX);
+        (EPOCH + micros).saturating_add_signed(self.wall_off)
+    }
+
+    /// The true time in which it shows `span` more.
+    pub(crate) fn truly(&self, span: Duration) -> Duration {
+        scale(span, MILLION, MILLION + i128::from(self.rate))
+    }
+
+    /// Lets it jump while its timers stand still.
+    pub(crate) fn suspend(&self, time: Duration) {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) += time;
+    }
+
+    pub(crate) fn spawn(&self, task: BoxFuture<'static, ()>) {
+        match &self.spawn {
+            Some(spawn) => spawn(task),
+            None => drop(tokio::spawn(task)),
+        }
+    }
+}
+
+impl fmt::Debug for VirtualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtualClock").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+/// `span` × `by` / `over`, rounded up.
+fn scale(span: Duration, by: i128, over: i128) -> Duration {
+    if by == over {
+        return span;
+    }
+    let nanos = i128::try_from(span.as_nanos()).unwrap_or(i128::MAX / MILLION / 2);
+    let scaled = (nanos * by + over - 1) / over;
+    Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+}
