@@ -9,6 +9,7 @@
 //!
 //! ```sh
 //! cargo test --test model -- --nocapture             # shows a shortest way to two leases for each rule
+//! cargo test --release --test model -- --ignored     # larger worlds
 //! ```
 
 mod model {
@@ -185,4 +186,26 @@ fn what_is_held_is_not_deleted() {
 #[test]
 fn a_deletion_compares() {
     is_needed(Rule::CompareAndDelete);
+}
+
+#[test]
+#[ignore = "four million states: a minute in a release build, and 700 MB"]
+fn leases_stay_apart_in_larger_worlds() {
+    let [holder, rival] = RESTART.clients;
+    let long = Budget { ttl: 4, extend_ttls: &[4], ..HOLDER };
+    let longer = Budget { extends: 2, extend_ttls: &[2, 4], ..HOLDER };
+    let again = Budget { rounds: 2, deletes: true, ..RIVAL };
+    let all = Budget { rounds: 2, deletes: true, ..HOLDER };
+    let worlds = [
+        ("two restarts", World { restarts: 2, ..RESTART }),
+        ("young for no longer than a round", World { young: ROUND_TIMEOUT, ..RESTART }),
+        ("both keep it up", World { clients: [holder, long], ..RESTART }),
+        ("two renewals of any length", World { clients: [longer, rival], ..RESTART }),
+        ("two rounds each", World { clients: [again, again], ..DELETIONS }),
+        ("all that one can do", World { clients: [all, rival], ..RESTART }),
+    ];
+    for (name, world) in worlds {
+        println!("{name}:");
+        keeps_leases_apart(world, 50_000);
+    }
 }
