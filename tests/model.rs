@@ -41,6 +41,8 @@ enum Rule {
     YoungNodesDoNotRenew,
     /// A lease that ran out is over. Instead: its client renews and heals it as if it were not.
     NoRevival,
+    /// A renewal that was sent in time is decided in time, too. Instead: also after the deadline.
+    NoLateRenewal,
     /// A node runs the commands of a client in the order of their sending, or never. Instead: in any order,
     /// as behind a broken connection that was not killed.
     Order,
@@ -67,6 +69,14 @@ const RESTART: World = World {
     off: None,
 };
 
+/// The same where both renew, with times as short as will do.
+const BOTH_RENEW: World = World {
+    max_ttl: 3,
+    young: ROUND_TIMEOUT,
+    clients: [HOLDER, Budget { ttl: 3, extends: 1, extend_ttls: &[3], ..RIVAL }],
+    ..RESTART
+};
+
 /// One renewal after the other, for longer or shorter.
 const RENEWALS: World =
     World { clients: [Budget { extends: 2, extend_ttls: &[1, 3], ..RIVAL }, RIVAL], restarts: 0, ..RESTART };
@@ -86,6 +96,7 @@ impl Rule {
             | Rule::GuardForMaxTtl
             | Rule::YoungNodesDoNotRenew
             | Rule::NoRevival => RESTART,
+            Rule::NoLateRenewal => BOTH_RENEW,
             Rule::Order | Rule::Growth => RENEWALS,
             Rule::DeadTokensOnly | Rule::CompareAndDelete => DELETIONS,
         }
@@ -121,6 +132,11 @@ fn is_needed(rule: Rule) {
 #[test]
 fn leases_stay_apart_where_a_node_restarts() {
     keeps_leases_apart(RESTART, 40_000);
+}
+
+#[test]
+fn leases_stay_apart_where_a_node_restarts_and_both_are_renewed() {
+    keeps_leases_apart(BOTH_RENEW, 60_000);
 }
 
 #[test]
@@ -166,6 +182,11 @@ fn a_node_that_forgot_does_not_renew_at_once() {
 #[test]
 fn a_lease_is_never_revived() {
     is_needed(Rule::NoRevival);
+}
+
+#[test]
+fn a_renewal_that_is_late_is_none() {
+    is_needed(Rule::NoLateRenewal);
 }
 
 #[test]

@@ -135,7 +135,7 @@ pub(crate) fn counts_votes(world: &World, state: &State, client: Client) -> bool
     match state.session(client).phase {
         Phase::Idle => false,
         Phase::Trying { age } => age <= ROUND_TIMEOUT || !world.keeps(Rule::RoundTimeout),
-        Phase::Holding => goes_on(world, state, client),
+        Phase::Holding => goes_on(world, state, client) || !world.keeps(Rule::NoLateRenewal),
     }
 }
 
