@@ -2,6 +2,13 @@
 
 mod common;
 
+mod chaos {
+    mod checker;
+    mod history;
+    mod line;
+    mod moment;
+}
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
