@@ -4,6 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
 /// Microseconds since the test began. What is cut off lies far below the drift (8 ms at the least) that the
 /// library takes off each validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +48,40 @@ impl FromStr for Moment {
         };
         read().ok_or_else(|| format!("`{text}` is no moment"))
     }
+}
+
+/// Reads moments; made in one process and passed on to the others by its origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    origin: u64,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self { origin: micros() }
+    }
+
+    pub(super) fn since(origin: u64) -> Self {
+        Self { origin }
+    }
+
+    pub(super) fn origin(self) -> u64 {
+        self.origin
+    }
+
+    pub(super) fn now(self) -> Moment {
+        Moment(micros() - self.origin)
+    }
+
+    pub(super) async fn sleep_until(self, moment: Moment) {
+        tokio::time::sleep(moment.since(self.now())).await;
+    }
+}
+
+fn micros() -> u64 {
+    let reading = clock_gettime(CLOCK);
+    let micros = reading.tv_sec * 1_000_000 + reading.tv_nsec / 1_000;
+    u64::try_from(micros).expect("the machine has been started")
 }
 
 #[test]
