@@ -6,9 +6,11 @@
 //! `LEASEHOLD_CHAOS_SECONDS` says for how long (60), `LEASEHOLD_SEED` with which dice.
 
 mod common;
+mod views;
 
 mod chaos {
     mod arena;
+    mod beyond;
     mod checker;
     mod crew;
     mod grave;
