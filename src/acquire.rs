@@ -18,6 +18,7 @@ use crate::proposal::Unfit;
 use crate::quorum::{Tally, Verdict, quorum};
 use crate::request::Plan;
 use crate::retry::Backoff;
+use crate::sabotage::{self, Sabotage};
 use crate::seats::{Seat, Seats};
 use crate::token::Token;
 use crate::validity::Ttl;
@@ -141,7 +142,7 @@ impl Round {
             target,
             begun: sent,
             sent,
-            limit: sent.after(plan.ttl.round_timeout(fleet.node_timeout)),
+            limit: limit(&fleet, plan.ttl, sent),
             lifetime: plan.ttl.duration() + Duration::from_secs(1),
             votes,
             tally: Tally::new(nodes),
@@ -208,7 +209,7 @@ impl Round {
         let asked: Vec<usize> = (0..nodes).filter(|node| !fencing.out[*node]).collect();
         self.stop_counting();
         self.sent = self.fleet.clock.now();
-        self.limit = self.sent.after(ttl.round_timeout(self.fleet.node_timeout));
+        self.limit = limit(&self.fleet, ttl, self.sent);
         let command = command(&self.target, ttl, self.fencing.as_ref());
         self.tally = Tally::new(nodes);
         self.errors.iter().for_each(|_| self.tally.failed());
@@ -231,6 +232,9 @@ impl Round {
                 Ok(Vote::Yes) => {}
             }
         }
+        if sabotage::has(Sabotage::FromFirstReply) && self.tally.answered() == 0 {
+            self.sent = self.fleet.clock.now();
+        }
         match answer {
             Ok(Vote::Yes) => self.tally.yes(),
             Ok(Vote::No | Vote::Unfit(_)) => self.tally.no(),
@@ -251,7 +255,7 @@ impl Round {
     /// No more votes: what is open now was perhaps set.
     fn stop_counting(&mut self) {
         for node in 0..self.fleet.nodes.len() {
-            if self.votes.abandon(node) {
+            if self.votes.abandon(node) && !sabotage::has(Sabotage::LostReplyKept) {
                 self.seats.set_sent(node);
             }
         }
@@ -276,6 +280,14 @@ impl Round {
     }
 }
 
+/// A vote on what was sent then counts only up to this.
+fn limit(fleet: &Fleet, ttl: Ttl, sent: Timestamp) -> Timestamp {
+    if sabotage::has(Sabotage::SlowRound) {
+        return ttl.deadline(sent);
+    }
+    sent.after(ttl.round_timeout(fleet.node_timeout))
+}
+
 fn command(target: &Arc<Target>, ttl: Ttl, fencing: Option<&Fencing>) -> Command {
     let target = target.clone();
     match fencing {
@@ -287,7 +299,7 @@ fn command(target: &Arc<Target>, ttl: Ttl, fencing: Option<&Fencing>) -> Command
 impl Drop for Round {
     /// Undoes the round on every node on which something was or may have been set.
     fn drop(&mut self) {
-        if self.won {
+        if self.won && !sabotage::has(Sabotage::DebtOfWonToken) {
             return;
         }
         self.stop_counting();

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+
 use crate::clock::Timestamp;
 use crate::error::LossReason;
 use crate::fanout::Fanout;
@@ -10,6 +12,7 @@ use crate::fleet::in_order;
 use crate::hold::{ExtendRequest, Hold, Renewal};
 use crate::node::{Answer, Command, NodeError, Vote};
 use crate::quorum::{Tally, Verdict, quorum};
+use crate::sabotage::{self, Sabotage};
 use crate::seats::Seat;
 use crate::validity::Ttl;
 
@@ -77,13 +80,16 @@ impl Heartbeat {
         let hold = self.hold.clone();
         let clock = &hold.fleet.clock;
         self.fill_in();
-        while !self.is_expired() {
+        while self.takes_late() || !self.is_expired() {
             self.begin_request();
-            let deadline = hold.lock().deadline.before(TIMER_SLACK);
+            let mut deadline = hold.lock().deadline.before(TIMER_SLACK);
             let beat_ends = self.beat.as_ref().map(|beat| beat.until);
+            if sabotage::has(Sabotage::LossAfterRetry) {
+                deadline = beat_ends.map_or(deadline, |ends| ends.after(TIMER_SLACK));
+            }
             tokio::select! {
                 biased;
-                () = hold.ended.cancelled() => return,
+                () = hold.ended.cancelled(), if !sabotage::has(Sabotage::ZombieHeartbeat) => return,
                 () = clock.sleep_until(deadline) => {}
                 () = hold.nudge.notified() => {}
                 (node, answer) = self.answers.next() => self.take(node, answer),
@@ -93,10 +99,20 @@ impl Heartbeat {
         }
     }
 
+    /// Wrong: an answer is looked at before the deadline is. Here for tests to show it.
+    fn takes_late(&mut self) -> bool {
+        let ready =
+            if sabotage::has(Sabotage::LateExtend) { self.answers.next().now_or_never() } else { None };
+        ready.map(|(node, answer)| self.take(node, answer)).is_some()
+    }
+
     /// Announces the end of validity, by the local clock alone.
     fn is_expired(&self) -> bool {
         let deadline = self.hold.lock().deadline;
         if self.hold.fleet.clock.now() < deadline.before(TIMER_SLACK) {
+            return false;
+        }
+        if sabotage::has(Sabotage::LossAfterRetry) && self.beat.is_some() {
             return false;
         }
         let failed = in_order(self.failures(true));
@@ -121,7 +137,7 @@ impl Heartbeat {
                     return;
                 }
                 let request = state.requests.remove(0);
-                if request.ttl > state.ttl {
+                if request.ttl > state.ttl || sabotage::has(Sabotage::ShorterExtend) {
                     state.ttl = request.ttl;
                     state.grown = self.hold.fleet.clock.now();
                 }
@@ -190,6 +206,8 @@ impl Heartbeat {
                 }
                 match answer {
                     Ok(Vote::Yes) => {
+                        let from_end = sabotage::has(Sabotage::FromRenewalEnd);
+                        let at = if from_end { self.hold.fleet.clock.now() } else { at };
                         self.yes[node] = Some((at, ttl));
                         if let Some(beat) = self.beat.as_mut().filter(|beat| ttl >= beat.ttl) {
                             beat.yes[node] = true;

@@ -15,6 +15,7 @@ use crate::fleet::Fleet;
 use crate::key::Key;
 use crate::metrics;
 use crate::node::{Deletion, Target};
+use crate::sabotage::{self, Sabotage};
 use crate::seats::Seats;
 use crate::validity::Ttl;
 
@@ -150,11 +151,24 @@ impl Hold {
         left
     }
 
+    /// Whether validity is left, without a look at what follows if not.
+    #[cfg(test)]
+    pub(crate) fn promises(&self) -> bool {
+        let state = self.lock();
+        !state.ended && self.fleet.clock.now() < state.deadline
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     /// Moves the deadline to `later`, unless the hold is over: a lease is never revived.
     pub(crate) fn prolong(&self, later: Timestamp) -> bool {
         let now = self.fleet.clock.now();
         let mut state = self.lock();
-        if state.ended || now >= state.deadline || later <= now {
+        let late = now >= state.deadline && !sabotage::has(Sabotage::LateExtend);
+        if state.ended || late || later <= now {
             return false;
         }
         state.deadline = state.deadline.max(later);

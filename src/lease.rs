@@ -31,7 +31,7 @@ use crate::validity::Ttl;
 /// [`detach`](Self::detach) lets the key run out by itself.
 #[must_use = "a lease is released as soon as it is dropped"]
 pub struct Lease {
-    hold: Arc<Hold>,
+    pub(crate) hold: Arc<Hold>,
 }
 
 impl Lease {

@@ -110,7 +110,11 @@ mod redlock;
 mod release;
 mod request;
 mod retry;
+mod sabotage;
 mod seats;
+#[cfg(test)]
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod token;

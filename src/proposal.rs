@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use crate::sabotage::{self, Sabotage};
+
 /// A node grants numbers within so many microseconds of its clock.
 const NEAR: u64 = 1_000_000;
 /// Time that may pass until a second proposal is there.
@@ -42,10 +44,14 @@ impl Proposer {
             learned = ahead().unwrap_or(0);
             self.ahead.store(learned, Ordering::Relaxed);
         }
+        if sabotage::has(Sabotage::FenceByClientClock) {
+            return now;
+        }
         let estimate = now.saturating_add_signed(learned);
-        let next = |highest: u64| Some(estimate.max(highest.saturating_add(1)));
+        let step = if sabotage::has(Sabotage::FenceAheadOfHighest) { NEAR } else { 1 };
+        let next = |highest: u64| Some(estimate.max(highest.saturating_add(step)));
         let before = self.highest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(0);
-        estimate.max(before.saturating_add(1))
+        estimate.max(before.saturating_add(step))
     }
 
     /// The number for a second round, after nodes said that `first` did not fit and others granted it.
@@ -69,6 +75,9 @@ fn fit(granted: Option<u64>, answers: &[Unfit]) -> Option<u64> {
     let latest = *times.last()?;
     let least = (highest + 1).max((latest + MARGIN).saturating_sub(NEAR));
     let most = answers.iter().map(|answer| (answer.time + NEAR).max(answer.highest + 1)).min()?;
+    if sabotage::has(Sabotage::FenceAheadOfHighest) {
+        return Some(highest + NEAR);
+    }
     (least <= most).then(|| middle.clamp(least, most))
 }
 

@@ -1,7 +1,12 @@
 //! Votes → verdict. Pure.
 
+use crate::sabotage::{self, Sabotage};
+
 /// The quorum of `nodes` *configured* nodes: ⌊N/2⌋+1.
 pub(crate) fn quorum(nodes: usize) -> usize {
+    if sabotage::has(Sabotage::SmallQuorum) {
+        return nodes / 2;
+    }
     nodes / 2 + 1
 }
 

@@ -19,7 +19,7 @@ use crate::request::LeaseRequest;
 /// drops it, so call [`close`](Self::close) before.
 #[derive(Clone)]
 pub struct Redlock {
-    fleet: Arc<Fleet>,
+    pub(crate) fleet: Arc<Fleet>,
 }
 
 impl Redlock {

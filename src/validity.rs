@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::error::InvalidRequest;
+use crate::sabotage::{self, Sabotage};
 
 /// The least validity that a TTL must leave before anything is sent.
 const LEAST_VALIDITY: Duration = Duration::from_millis(1);
@@ -39,6 +40,9 @@ impl Ttl {
 
     /// The end of the validity of a lease whose TTL was asked of the nodes from `sent` on.
     pub(crate) fn deadline(self, sent: Timestamp) -> Timestamp {
+        if sabotage::has(Sabotage::NoDrift) {
+            return sent.after(self.0);
+        }
         sent.after(self.0.saturating_sub(drift(self.0)))
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::{Answer, NodeErrorKind, Report, Target};
 use crate::clock::Timestamp;
+use crate::sabotage::{self, Sabotage};
 
 /// Between two tries of a deletion that the server answered with an error.
 const RETRY: Duration = Duration::from_millis(500);
@@ -108,7 +109,7 @@ impl Debts {
         for debt in self.owed.values_mut() {
             debt.due = Due::OnConnect;
         }
-        if outstanding {
+        if outstanding && !sabotage::has(Sabotage::OvertakingDeletion) {
             let identity = identity.clone();
             self.stale.push(Stale { identity, lost_at: now, until: None });
         }

@@ -8,6 +8,7 @@ use super::handle::Shared;
 use super::state::Standing;
 use super::{Connection, Marker, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
 use crate::clock::Timestamp;
+use crate::sabotage::{self, Sabotage};
 
 /// A node's age is measured by its clock and waited for by ours: 1 % for their rates.
 const RATE: u32 = 100;
@@ -65,7 +66,9 @@ async fn is_new_fleet(
         if !roster.all_unmarked().await {
             return Ok(false);
         }
-        *report = connection.look().await?;
+        if !sabotage::has(Sabotage::NewFleetReadOnce) {
+            *report = connection.look().await?;
+        }
         if report.marker != Some(None) {
             // Another client was faster.
             roster.marked();
@@ -124,7 +127,8 @@ fn standing(shared: &Shared, age: Option<Duration>, now: Timestamp) -> Standing 
         Some(_) | None => now,
     };
     let round = shared.timing.node_timeout + Duration::from_secs(1);
-    Standing { votes: from(shared.timing.max_ttl), renews: from(round), marked: true, since: None }
+    let renews = if sabotage::has(Sabotage::YoungExtends) { now } else { from(round) };
+    Standing { votes: from(shared.timing.max_ttl), renews, marked: true, since: None }
 }
 
 /// Looks at what may have changed: the node may have become a replica, or lost its memory, or be known to be

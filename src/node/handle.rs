@@ -17,6 +17,7 @@ use super::{
 use super::{admission, marker};
 use crate::clock::{Clock, Timestamp};
 use crate::metrics;
+use crate::sabotage::{self, Sabotage};
 use crate::validity::drift;
 
 /// How many older answers are looked for when one more is left to itself.
@@ -137,6 +138,19 @@ impl Shared {
         self.count(&mut state, pending, answer)
     }
 
+    /// The moment at which a command that was sent at `sent` has to have an old enough node: however short the
+    /// TTL that is asked for, others may have asked for `max_ttl`.
+    fn guarded(&self, command: &Command, sent: Timestamp) -> Timestamp {
+        match command {
+            Command::Acquire { ttl, .. } | Command::Grant { ttl, .. }
+                if sabotage::has(Sabotage::GuardByOwnTtl) =>
+            {
+                sent.after(self.timing.max_ttl.saturating_sub(ttl.duration()))
+            }
+            _ => sent,
+        }
+    }
+
     /// What counts of an answer, by all that is known of the node now.
     fn count(&self, state: &mut State, pending: &Pending, answer: Answer) -> Answer {
         let command = &pending.command;
@@ -145,7 +159,8 @@ impl Shared {
         }
         // Another client may have marked it anew since it was asked.
         let link = state.link(pending.epoch);
-        let young = link.and_then(|link| link.too_young(command, &self.address, pending.sent));
+        let young =
+            link.and_then(|link| link.too_young(command, &self.address, self.guarded(command, pending.sent)));
         if let Some(young) = young {
             return Err(young.after_sending());
         }
@@ -269,7 +284,7 @@ impl Node {
                 Reply::failed(shared, shared.error(NodeErrorKind::Slow, "earlier answers are overdue"))
             }
             Phase::Linked(link) => {
-                let young = link.too_young(command, &shared.address, now);
+                let young = link.too_young(command, &shared.address, shared.guarded(command, now));
                 if let (Some(young), Command::Acquire { .. } | Command::Grant { .. }) = (&young, command) {
                     return Reply::failed(shared, young.clone());
                 }
@@ -294,7 +309,9 @@ impl Node {
         let shared = &self.shared;
         let now = shared.clock.now();
         let mut state = shared.lock();
-        target.end();
+        if !sabotage::has(Sabotage::DebtOfWonToken) {
+            target.end();
+        }
         let number = state.debts.add(target.clone(), past.sent, past.until);
         let state = &mut *state;
         let Phase::Linked(link) = &mut state.phase else {

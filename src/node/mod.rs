@@ -45,6 +45,7 @@ use futures::future::BoxFuture;
 
 use crate::clock::Timestamp;
 use crate::proposal::Unfit;
+use crate::sabotage::{self, Sabotage};
 use crate::token::Token;
 use crate::validity::Ttl;
 
@@ -128,6 +129,9 @@ impl Command {
 
     /// Whether the command is a vote of a target that is over and must not be sent.
     fn is_over(&self) -> bool {
+        if sabotage::has(Sabotage::ZombieHeartbeat) {
+            return false;
+        }
         match self {
             Self::Acquire { target, .. }
             | Self::Grant { target, .. }

@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 
 use super::admission::Refusal;
 use super::marker::fingerprint;
+use crate::quorum::quorum;
+use crate::sabotage::{self, Sabotage};
 
 /// One connection's part in finding out whether the fleet is new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +36,7 @@ struct Views {
     /// A marker was seen or written: the fleet can no longer be found new.
     known: bool,
     /// The connections on which the fleet was found new.
-    new: Option<Vec<u64>>,
+    new: Option<Vec<Option<u64>>>,
 }
 
 pub(crate) struct Roster {
@@ -98,8 +100,9 @@ impl Roster {
             Word::Again(serial) => Some(serial),
             Word::None | Word::Unmarked(_) => None,
         };
-        if !views.known && views.new.is_none() {
-            views.new = views.nodes.iter().map(again).collect();
+        let words: Vec<Option<u64>> = views.nodes.iter().map(again).collect();
+        if !views.known && views.new.is_none() && words.iter().flatten().count() >= needed(words.len()) {
+            views.new = Some(words);
         }
         drop(views);
         self.changed.notify_waiters();
@@ -118,14 +121,18 @@ impl Roster {
 
     /// Resolves to true when every node has found no marker, to false when one was seen.
     pub(crate) async fn all_unmarked(&self) -> bool {
-        self.decided(|views| views.nodes.iter().all(|view| view.word != Word::None)).await
+        self.decided(|views| {
+            let unmarked = views.nodes.iter().filter(|view| view.word != Word::None).count();
+            unmarked >= needed(views.nodes.len())
+        })
+        .await
     }
 
     /// Resolves to true when the fleet was found new and connection `serial` of `node` took part in that,
     /// to false when a marker was seen.
     pub(crate) async fn is_new(&self, node: usize, serial: u64) -> bool {
         let found = self.decided(|views| views.new.is_some()).await;
-        found && self.lock().new.as_ref().is_some_and(|serials| serials[node] == serial)
+        found && self.lock().new.as_ref().is_some_and(|serials| serials[node] == Some(serial))
     }
 
     async fn decided(&self, yes: impl Fn(&Views) -> bool) -> bool {
@@ -144,6 +151,11 @@ impl Roster {
             changed.await;
         }
     }
+}
+
+/// How many of `nodes` have to be without a marker: one alone may remember what all others have lost.
+fn needed(nodes: usize) -> usize {
+    if sabotage::has(Sabotage::NewFleetByQuorum) { quorum(nodes) } else { nodes }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// What Unix time it is where a virtual clock begins, in microseconds.
 pub(crate) const EPOCH: u64 = 1_700_000_000_000_000;
 
-const MILLION: i128 = 1_000_000;
+const MILLION: u64 = 1_000_000;
 
 /// How the tasks of a machine are started.
 type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
@@ -47,7 +47,7 @@ impl VirtualClock {
     /// The time since it began.
     pub(crate) fn now(&self) -> Duration {
         let ahead = *self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        scale(self.origin.elapsed(), MILLION + i128::from(self.rate), MILLION) + ahead
+        scale(self.origin.elapsed(), MILLION.saturating_add_signed(self.rate.into()), MILLION) + ahead
     }
 
     /// Unix time in microseconds.
@@ -58,7 +58,7 @@ impl VirtualClock {
 
     /// The true time in which it shows `span` more.
     pub(crate) fn truly(&self, span: Duration) -> Duration {
-        scale(span, MILLION, MILLION + i128::from(self.rate))
+        scale(span, MILLION, MILLION.saturating_add_signed(self.rate.into()))
     }
 
     /// Lets it jump while its timers stand still.
@@ -80,12 +80,14 @@ impl fmt::Debug for VirtualClock {
     }
 }
 
-/// `span` × `by` / `over`, rounded up.
-fn scale(span: Duration, by: i128, over: i128) -> Duration {
+/// `span` × `by` / `over`, rounded up; of what is longer than some hours, the seconds alone.
+fn scale(span: Duration, by: u64, over: u64) -> Duration {
     if by == over {
         return span;
     }
-    let nanos = i128::try_from(span.as_nanos()).unwrap_or(i128::MAX / MILLION / 2);
-    let scaled = (nanos * by + over - 1) / over;
-    Duration::from_nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+    let nanos = u64::try_from(span.as_nanos()).ok().and_then(|nanos| nanos.checked_mul(by));
+    match nanos {
+        Some(nanos) => Duration::from_nanos(nanos.div_ceil(over)),
+        None => Duration::from_secs((span.as_secs() + 1).saturating_mul(by).div_ceil(over)),
+    }
 }

@@ -21,9 +21,13 @@ mod server;
 mod store;
 mod watchdog;
 
+#[cfg(test)]
+pub(crate) use clock::EPOCH;
 pub(crate) use clock::VirtualClock;
 pub use error::TestingError;
 pub use gate::Gate;
 pub use masters::{LocalMasters, LocalMastersBuilder};
 pub use memory::MemoryNodes;
 pub use proxy::{Direction, FaultProxy};
+#[cfg(test)]
+pub(crate) use store::Store;

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use crate::node::{Command, Target, Vote};
 use crate::proposal::Unfit;
+use crate::sabotage::{self, Sabotage};
 
 /// A key at one node.
-pub(super) struct Entry {
-    pub(super) token: String,
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) token: String,
     /// By the node's TIME.
-    pub(super) expires: u64,
+    pub(crate) expires: u64,
 }
 
-#[derive(Default)]
-pub(super) struct Store {
+#[derive(Clone, Default)]
+pub(crate) struct Store {
     entries: BTreeMap<Vec<u8>, Entry>,
     /// The highest fence by its record.
     fences: BTreeMap<Vec<u8>, u64>,
@@ -27,7 +29,7 @@ impl Store {
     }
 
     /// Runs `command` on a node whose TIME is `time`.
-    pub(super) fn run(&mut self, command: &Command, time: u64) -> Vote {
+    pub(crate) fn run(&mut self, command: &Command, time: u64) -> Vote {
         match command {
             Command::Ping => Vote::Yes,
             Command::Grant { target, ttl, fence } => {
@@ -40,11 +42,14 @@ impl Store {
                     return Vote::No;
                 }
                 let highest = self.highest(target);
-                let most = (time + 1_000_000).max(highest + 1);
-                if *fence <= highest || *fence < time.saturating_sub(1_000_000) || *fence > most {
+                if !fits(*fence, time, highest) {
                     return Vote::Unfit(Unfit { time, highest });
                 }
                 self.note_fence(target, *fence);
+                let again = target.keys.iter().all(|key| self.live(key, time).is_some());
+                if again && sabotage::has(Sabotage::OldTtlOnSecondRound) {
+                    return Vote::Yes;
+                }
                 self.write(&target.keys, true, token, (ttl.duration(), time))
             }
             Command::Acquire { target, ttl } | Command::Heal { target, ttl, .. } => {
@@ -71,7 +76,9 @@ impl Store {
             }
             Command::Delete { target } => {
                 let token = target.token.as_str();
-                let held = |key: &&Vec<u8>| self.live(key, time).is_some_and(|entry| entry.token == token);
+                let compares = !sabotage::has(Sabotage::PlainDelete);
+                let ours = |entry: &Entry| entry.token == token || !compares;
+                let held = |key: &&Vec<u8>| self.live(key, time).is_some_and(ours);
                 let ours: Vec<Vec<u8>> = target.keys.iter().filter(held).cloned().collect();
                 ours.iter().for_each(|key| drop(self.entries.remove(key)));
                 if ours.len() == target.keys.len() { Vote::Yes } else { Vote::No }
@@ -102,11 +109,26 @@ impl Store {
     }
 
     /// Puts a value of somebody else at `key`.
-    pub(super) fn set(&mut self, key: &[u8], value: &str, ttl: Duration, time: u64) {
+    pub(crate) fn set(&mut self, key: &[u8], value: &str, ttl: Duration, time: u64) {
         self.write(&[key.to_vec()], true, value, (ttl, time));
     }
 
-    pub(super) fn remove(&mut self, key: &[u8]) {
+    pub(crate) fn remove(&mut self, key: &[u8]) {
         self.entries.remove(key);
     }
+
+    /// Every key that stands, and its token.
+    #[cfg(test)]
+    pub(crate) fn all_live(&self, time: u64) -> impl Iterator<Item = (&[u8], &str)> {
+        let live = self.entries.iter().filter(move |(_, entry)| time < entry.expires);
+        live.map(|(key, entry)| (key.as_slice(), entry.token.as_str()))
+    }
+}
+
+/// Whether a node whose TIME is `time` and that granted `highest` before grants `fence`.
+fn fits(fence: u64, time: u64, highest: u64) -> bool {
+    let ahead = if sabotage::has(Sabotage::FenceAheadOfHighest) { 1_000_000 } else { 1 };
+    let most = (time + 1_000_000).max(highest + ahead);
+    let fits = fence > highest && fence >= time.saturating_sub(1_000_000) && fence <= most;
+    fits || sabotage::has(Sabotage::FenceByClientClock)
 }

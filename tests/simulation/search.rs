@@ -1,0 +1,112 @@
+//! Many seeds on all cores, and what becomes of one that breaks a promise.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use proptest::strategy::ValueTree;
+
+use super::ledger::{Breach, Counts, Violation};
+use super::run::play;
+use super::world::{self, Kind, World};
+use crate::sabotage::{self, Sabotage};
+
+/// What is looked for in which worlds.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Search {
+    /// The rule that is not kept.
+    pub(crate) without: Option<Sabotage>,
+    /// Worlds of one kind alone.
+    pub(crate) kind: Option<Kind>,
+    /// A breach of one kind alone.
+    pub(crate) breach: Option<Breach>,
+    /// What is done to each world.
+    pub(crate) twist: Option<fn(&mut World)>,
+}
+
+pub(crate) struct Found {
+    pub(crate) seed: u64,
+    pub(crate) violation: Violation,
+}
+
+/// What came of a search: the first seed that broke a promise, and how many worlds were played.
+pub(crate) struct Searched {
+    pub(crate) found: Option<Found>,
+    pub(crate) worlds: u64,
+    pub(crate) counts: Counts,
+}
+
+impl Search {
+    /// Plays the worlds of `seeds` until one breaks a promise.
+    pub(crate) fn run(self, seeds: Range<u64>) -> Searched {
+        let (next, end) = (AtomicU64::new(seeds.start), AtomicU64::new(seeds.end));
+        let total = Mutex::new(Searched { found: None, worlds: 0, counts: Counts::default() });
+        let work = || {
+            while let Some(seed) =
+                Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < end.load(Ordering::Relaxed))
+            {
+                if self.kind.is_some_and(|kind| world::kind(seed) != kind) {
+                    continue;
+                }
+                let (violation, counts) = self.play(&self.world(world::world(seed)));
+                let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                total.worlds += 1;
+                total.counts.add(&counts);
+                if let Some(violation) = violation {
+                    // Earlier seeds that are under way may still break one.
+                    end.fetch_min(seed, Ordering::Relaxed);
+                    if total.found.as_ref().is_none_or(|found| seed < found.seed) {
+                        total.found = Some(Found { seed, violation });
+                    }
+                }
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| (0..cores).for_each(|_| drop(scope.spawn(work))));
+        total.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn world(&self, mut world: World) -> World {
+        if let Some(twist) = self.twist {
+            twist(&mut world);
+        }
+        world
+    }
+
+    fn play(&self, world: &World) -> (Option<Violation>, Counts) {
+        sabotage::switch(self.without);
+        let outcome = play(world, false);
+        sabotage::switch(None);
+        let wanted = |violation: &Violation| self.breach.is_none_or(|breach| violation.breach == breach);
+        (outcome.violation.filter(wanted), outcome.counts)
+    }
+
+    /// The smallest world that breaks the promise which that of `seed` breaks, and its history.
+    pub(crate) fn shrink(&self, found: &Found) -> String {
+        let this = Self { breach: Some(found.violation.breach), ..*self };
+        let mut tree = world::tree(found.seed);
+        let mut smallest = tree.current();
+        let mut simpler = tree.simplify();
+        for _ in 0..MOST_SHRINKS {
+            if !simpler {
+                break;
+            }
+            let world = tree.current();
+            if this.play(&this.world(world.clone())).0.is_some() {
+                smallest = world;
+                simpler = tree.simplify();
+            } else {
+                simpler = tree.complicate();
+            }
+        }
+        let smallest = this.world(smallest);
+        sabotage::switch(self.without);
+        let outcome = play(&smallest, true);
+        sabotage::switch(None);
+        let violation = outcome.violation.map_or_else(String::new, |violation| violation.to_string());
+        format!("{smallest:#?}\n\n{}\nseed {}: {violation}", outcome.history, found.seed)
+    }
+}
+
+/// Worlds played to make one smaller, at most.
+const MOST_SHRINKS: usize = 1_000;
