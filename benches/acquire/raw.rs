@@ -54,8 +54,7 @@ impl Raw {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&self.grant).arg(2).arg(key).arg(format!("leasehold:fence:{key}"));
         cmd.arg(token).arg(ttl.as_millis() as u64).arg(now as u64).arg(RECORD_TTL);
-        let granted = |answer: &Value| matches!(answer, Value::Array(words) if words[0] == Value::Int(1));
-        self.count(&cmd, granted).await;
+        self.count(&cmd, |answer| *answer == Value::Int(1)).await;
     }
 
     pub(crate) async fn release(&self, key: &str, token: &str) {

@@ -142,9 +142,7 @@ pub(super) fn decode(address: &Arc<str>, command: &Command, answer: Result<Value
         (_, Ok(Value::Okay | Value::Int(1))) => Ok(Vote::Yes),
         (_, Ok(Value::Nil | Value::Int(0))) => Ok(Vote::No),
         (Command::Grant { .. }, Ok(Value::Array(words))) => match words[..] {
-            [Value::Int(1), ..] => Ok(Vote::Yes),
-            [Value::Int(0), ..] => Ok(Vote::No),
-            [_, Value::Int(time), Value::Int(highest)] => {
+            [Value::Int(time), Value::Int(highest)] => {
                 Ok(Vote::Unfit(Unfit { time: time.unsigned_abs(), highest: highest.unsigned_abs() }))
             }
             _ => Err(nonsense(address)),
@@ -277,6 +275,20 @@ mod tests {
         assert_eq!(word(&extend, Form::Best), "SET");
         assert_eq!(word(&extend, Form::Script), "EVAL");
         assert_eq!(word(&extend, Form::Script), "EVALSHA");
+    }
+
+    #[test]
+    fn a_grant_is_answered_by_a_word_or_by_what_would_fit() {
+        let command = Command::Grant { target: target(&["k"]), ttl: ttl(), fence: 7 };
+        let decode = |answer| decode(&"h:1".into(), &command, Ok(answer));
+        assert_eq!(decode(Value::Int(1)).unwrap(), Vote::Yes);
+        assert_eq!(decode(Value::Int(0)).unwrap(), Vote::No);
+        let [time, highest] = [1_796_065_102_989_667, 1_796_065_102_989_668];
+        let unfit = Value::Array(vec![Value::Int(time as i64), Value::Int(highest as i64)]);
+        assert_eq!(decode(unfit).unwrap(), Vote::Unfit(Unfit { time, highest }));
+        for nonsense in [Value::Int(2), Value::Array(vec![Value::Int(1)]), Value::Array(vec![])] {
+            assert_eq!(decode(nonsense).unwrap_err().kind(), NodeErrorKind::Unexpected);
+        }
     }
 
     #[test]

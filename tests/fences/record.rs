@@ -73,6 +73,24 @@ async fn a_grant_renews_the_record_and_a_plain_lease_leaves_it_alone() {
 }
 
 #[tokio::test]
+async fn a_value_of_another_type_is_somebody_elses_and_no_fence_is_granted_over_it() {
+    let masters = three().await;
+    let redlock = client(&masters).await;
+    for index in 0..3 {
+        assert_eq!(ask::<u32>(&masters, index, &["HSET", KEY, "field", "untouched"]).await, 1);
+    }
+    for keys in [&[KEY][..], &["account:6", KEY]] {
+        let request = redlock.lease_all(keys.iter().copied()).ttl(MAX_TTL).fenced();
+        assert!(request.try_acquire().await.unwrap().is_none());
+    }
+    for index in 0..3 {
+        assert_eq!(ask::<String>(&masters, index, &["HGET", KEY, "field"]).await, "untouched");
+        let left = ["account:6", "leasehold:fence:account:6", RECORD];
+        assert_eq!(ask::<u32>(&masters, index, &[&["EXISTS"], &left[..]].concat()).await, 0);
+    }
+}
+
+#[tokio::test]
 async fn healing_brings_the_record_back_with_the_key() {
     let masters = three().await;
     let redlock = builder(masters.urls()).namespace("billing:").connect().await.unwrap();
