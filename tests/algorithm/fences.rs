@@ -1,4 +1,10 @@
-use leasehold::Fence;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use futures::future::join_all;
+use leasehold::{Fence, Lease, NodeState};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 
@@ -109,4 +115,171 @@ async fn a_dropped_second_round_leaves_nothing_behind() {
         tokio::time::sleep(millis(200)).await;
         assert_eq!(holders(&nodes, 3, "k"), [0; 0], "dropped after {moment} ms");
     }
+}
+
+/// Also how long a node that forgot has no vote.
+const MAX_TTL: Duration = Duration::from_secs(3);
+const CLIENTS: usize = 3;
+const CASES: u32 = 96;
+
+/// What happens next, to a client or a node.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A client wins a lease if it can, and gives it back.
+    Lease,
+    /// The same, but it keeps it until it is its turn again.
+    Keep,
+    /// An attempt is dropped after so long.
+    Drop(Duration),
+    /// All clients want the key at once.
+    Rivals,
+    /// A node is treated so from now on; the oldest fault ends where there would be too many.
+    Gate(Gate),
+    Restart,
+    Forget,
+    Cut,
+    StepClock(Duration),
+    Pause(Duration),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let up_to = |most: u64| (0..most).prop_map(millis);
+    let gate = prop_oneof![
+        up_to(700).prop_map(Gate::Slow),
+        up_to(700).prop_map(Gate::Late),
+        Just(Gate::ReplyLost),
+        Just(Gate::Error),
+        Just(Gate::Never),
+        Just(Gate::Grant),
+    ];
+    prop_oneof![
+        4 => Just(Event::Lease),
+        2 => Just(Event::Keep),
+        2 => up_to(600).prop_map(Event::Drop),
+        1 => Just(Event::Rivals),
+        3 => gate.prop_map(Event::Gate),
+        1 => Just(Event::Restart),
+        2 => Just(Event::Forget),
+        1 => Just(Event::Cut),
+        2 => up_to(500).prop_map(Event::StepClock),
+        3 => up_to(5000).prop_map(Event::Pause),
+    ]
+}
+
+/// A fleet of three or five, and what happens to whom.
+fn story() -> impl Strategy<Value = (usize, Vec<(usize, Event)>)> {
+    prop_oneof![Just(3_usize), Just(5)]
+        .prop_flat_map(|count| (Just(count), prop::collection::vec((0..count, event()), 1..30)))
+}
+
+/// Nodes and their clients, within the faults that the promise allows.
+struct World {
+    nodes: MemoryNodes,
+    clients: Vec<Redlock>,
+    kept: Vec<Option<Lease>>,
+    /// Nodes with a fault, the oldest first.
+    faulty: VecDeque<usize>,
+    stepped: Vec<Duration>,
+    /// In the order of the grants.
+    granted: Vec<Fence>,
+}
+
+impl World {
+    async fn new(count: usize) -> Self {
+        let nodes = MemoryNodes::new(count);
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(nodes.redlock(Redlock::builder().max_ttl(MAX_TTL)).await);
+        }
+        let kept = (0..CLIENTS).map(|_| None).collect();
+        let stepped = vec![Duration::ZERO; count];
+        Self { nodes, clients, kept, faulty: VecDeque::new(), stepped, granted: Vec::new() }
+    }
+
+    async fn play(&mut self, whom: usize, event: Event) {
+        let (node, client) = (whom, whom % CLIENTS);
+        match event {
+            Event::Lease => drop(self.lease(client).await),
+            Event::Keep => self.kept[client] = self.lease(client).await,
+            Event::Drop(after) => drop(tokio::time::timeout(after, self.lease(client)).await),
+            Event::Rivals => self.contend().await,
+            Event::Gate(gate) => self.gate(node, gate),
+            // With a majority that forgot there is no promise.
+            Event::Forget if self.without_vote() < self.few() => self.nodes.restart(node, false),
+            Event::Restart | Event::Forget => self.nodes.restart(node, true),
+            Event::Cut => self.nodes.cut(node),
+            Event::StepClock(by) => {
+                // With clocks that are a second apart there are no fences.
+                let by = by.min(millis(900) - self.stepped[node]);
+                self.stepped[node] += by;
+                self.nodes.step_clock(node, by);
+            }
+            Event::Pause(time) => tokio::time::sleep(time).await,
+        }
+    }
+
+    async fn lease(&mut self, client: usize) -> Option<Lease> {
+        self.kept[client] = None;
+        let lease = acquire(&self.clients[client]).await;
+        self.granted.extend(lease.as_ref().and_then(Lease::fence));
+        lease
+    }
+
+    async fn contend(&mut self) {
+        self.kept.fill_with(|| None);
+        let granted = RefCell::new(&mut self.granted);
+        let attempts = self.clients.iter().map(async |client| {
+            let lease = acquire(client).await;
+            granted.borrow_mut().extend(lease.as_ref().and_then(Lease::fence));
+        });
+        join_all(attempts).await;
+    }
+
+    fn gate(&mut self, node: usize, gate: Gate) {
+        self.faulty.retain(|faulty| *faulty != node);
+        if gate != Gate::Grant {
+            self.faulty.push_back(node);
+        }
+        self.nodes.gate(node, gate);
+        if self.faulty.len() > self.few() {
+            let oldest = self.faulty.pop_front().unwrap();
+            self.nodes.gate(oldest, Gate::Grant);
+        }
+    }
+
+    /// How many nodes are a minority.
+    fn few(&self) -> usize {
+        (self.stepped.len() - 1) / 2
+    }
+
+    /// How many nodes have no vote, as far as a client knows.
+    fn without_vote(&self) -> usize {
+        self.clients[0].nodes().iter().filter(|node| node.state != NodeState::Up).count()
+    }
+}
+
+async fn acquire(redlock: &Redlock) -> Option<Lease> {
+    redlock.lease("k").ttl(MAX_TTL).fenced().wait(MAX_TTL).acquire().await.ok()
+}
+
+#[test]
+fn fences_grow_whatever_happens_to_a_minority() {
+    let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    let grants = Cell::new(0);
+    let outcome = runner.run(&story(), |(count, events)| {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+        let granted = runtime.block_on(async {
+            let mut world = World::new(count).await;
+            for (whom, event) in events {
+                world.play(whom, event).await;
+            }
+            world.granted
+        });
+        grants.set(grants.get() + granted.len());
+        prop_assert!(granted.is_sorted_by(|earlier, later| earlier < later), "{:?}", granted);
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(grants.get() > CASES as usize, "there is much to compare: {} grants", grants.get());
 }
