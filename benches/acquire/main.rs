@@ -2,8 +2,8 @@
 //! of connections, with nothing but a count to the quorum. Fenced acquire stands beside plain acquire.
 //!
 //! Criterion reports each by itself. The ratios at the end come from short blocks of all that take turns,
-//! so that whatever else the machine does falls on all alike. Last comes how many fenced leases took a second
-//! round where eight contend.
+//! so that whatever else the machine does falls on all alike. One node by itself shares no core with another, on
+//! a quiet machine. Last comes how many fenced leases took a second round where eight contend.
 
 mod contention;
 mod raw;
@@ -118,25 +118,26 @@ fn main() {
     let runtime = Runtime::new().expect("a runtime");
     let mut criterion = Criterion::default().configure_from_args();
     let mut ratios = Vec::new();
-    for nodes in [3, 5] {
+    for nodes in [1, 3, 5] {
         let bench = runtime.block_on(Bench::start(nodes));
+        let fleet = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
         for (name, operation) in [("acquire", Operation::Acquire), ("release", Operation::Release)] {
-            let mut group = criterion.benchmark_group(format!("{name}, {nodes} nodes"));
+            let mut group = criterion.benchmark_group(format!("{name}, {fleet}"));
             for (side_name, side) in SIDES {
                 group.bench_function(side_name, |b| {
                     b.iter_custom(|count| runtime.block_on(bench.time(side, operation, count)))
                 });
             }
             group.finish();
-            ratios.push((name, nodes, runtime.block_on(bench.in_turns(operation))));
+            ratios.push((format!("{name}, {fleet}"), runtime.block_on(bench.in_turns(operation))));
         }
     }
     criterion.final_summary();
     println!("\nMedians of {BLOCKS} blocks of {BLOCK} operations, in turns:");
-    for (name, nodes, [plain, fenced, raw, raw_fenced]) in ratios {
+    for (name, [plain, fenced, raw, raw_fenced]) in ratios {
         let tell = |what, ours: Duration, limit: Duration| {
             let ratio = ours.as_secs_f64() / limit.as_secs_f64();
-            println!("{name}, {nodes} nodes: {what} {ours:.1?} to {limit:.1?}: ratio {ratio:.3}");
+            println!("{name}: {what} {ours:.1?} to {limit:.1?}: ratio {ratio:.3}");
         };
         tell("plain to its raw limit,", plain, raw);
         tell("fenced to its raw limit,", fenced, raw_fenced);
