@@ -109,8 +109,9 @@ impl Builder {
     /// How long each node keeps the record of a key's highest fence; default 24 h, at least `max_ttl`.
     ///
     /// A record is a key at each node (`leasehold:fence:` and the key, behind the namespace), so that there
-    /// are as many of them as keys that were fenced within this time. After it, time in the number alone
-    /// keeps fences growing: a node whose clock was set back by more could then grant a lower one.
+    /// are as many of them as keys that were fenced within this time, held or not. Each grant begins the time
+    /// anew. After it, time in the number alone keeps fences growing: a node whose clock was set back by more
+    /// could then grant a lower one.
     pub fn fence_ttl(mut self, ttl: Duration) -> Self {
         self.fence_ttl = ttl;
         self
