@@ -45,6 +45,8 @@ pub(crate) enum Sabotage {
     NewFleetByQuorum,
     /// A fleet is new if its nodes say so once.
     NewFleetReadOnce,
+    /// What nodes have said again of a new fleet stands though another connects anew.
+    NewFleetStale,
 }
 
 /// Whether `rule` is not kept in this thread.

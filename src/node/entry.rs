@@ -63,19 +63,21 @@ async fn is_new_fleet(
     }
     roster.unmarked(node, serial);
     let find = async {
-        if !roster.all_unmarked().await {
-            return Ok(false);
+        while let Some(firsts) = roster.all_unmarked().await {
+            if !sabotage::has(Sabotage::NewFleetReadOnce) {
+                *report = connection.look().await?;
+            }
+            if report.marker != Some(None) {
+                // Another client was faster.
+                roster.marked();
+                break;
+            }
+            roster.unmarked_again(node, serial, firsts);
+            if let Some(is_new) = roster.is_new(node, serial).await {
+                return Ok(is_new);
+            }
         }
-        if !sabotage::has(Sabotage::NewFleetReadOnce) {
-            *report = connection.look().await?;
-        }
-        if report.marker != Some(None) {
-            // Another client was faster.
-            roster.marked();
-            return Ok(false);
-        }
-        roster.unmarked_again(node, serial);
-        Ok(roster.is_new(node, serial).await)
+        Ok(false)
     };
     let is_new = shared.clock.within(shared.timing.node_timeout, find).await.unwrap_or(Ok(false))?;
     roster.marked();

@@ -2,7 +2,8 @@
 //!
 //! A node without a marker is new or has lost its memory. Only if *all* nodes are without one, and each
 //! says so again on the same connection after the last of them has said it, is the fleet new and no memory
-//! can be lost.
+//! can be lost. A node that connects anew begins anew: what the others have said again came before that, and
+//! by now another client may have marked them and been granted what the one node has forgotten.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,8 +36,22 @@ struct Views {
     nodes: Vec<View>,
     /// A marker was seen or written: the fleet can no longer be found new.
     known: bool,
+    /// How many times a node has found no marker for the first time on a connection.
+    firsts: u64,
     /// The connections on which the fleet was found new.
     new: Option<Vec<Option<u64>>>,
+}
+
+impl Views {
+    /// Every connection has to say again what it has said again.
+    fn make_void(&mut self) {
+        self.firsts += 1;
+        for view in &mut self.nodes {
+            if let Word::Again(serial) = view.word {
+                view.word = Word::Unmarked(serial);
+            }
+        }
+    }
 }
 
 pub(crate) struct Roster {
@@ -51,7 +66,7 @@ impl Roster {
         let nodes = names.iter().map(|_| View::default()).collect();
         Self {
             fingerprint: fingerprint(names.iter().map(|name| &**name), max_ttl_millis),
-            views: Mutex::new(Views { nodes, known: false, new: None }),
+            views: Mutex::new(Views { nodes, known: false, firsts: 0, new: None }),
             changed: Notify::new(),
             names,
         }
@@ -86,14 +101,20 @@ impl Roster {
 
     /// Connection `serial` of `node` found no marker.
     pub(crate) fn unmarked(&self, node: usize, serial: u64) {
-        self.lock().nodes[node].word = Word::Unmarked(serial);
+        let mut views = self.lock();
+        if !sabotage::has(Sabotage::NewFleetStale) {
+            views.make_void();
+        }
+        views.nodes[node].word = Word::Unmarked(serial);
+        drop(views);
         self.changed.notify_waiters();
     }
 
-    /// Connection `serial` of `node` found none once more.
-    pub(crate) fn unmarked_again(&self, node: usize, serial: u64) {
+    /// Connection `serial` of `node` found none once more, which was asked after the first answers that
+    /// `all_unmarked` has told of.
+    pub(crate) fn unmarked_again(&self, node: usize, serial: u64, firsts: u64) {
         let mut views = self.lock();
-        if views.nodes[node].word == Word::Unmarked(serial) {
+        if views.nodes[node].word == Word::Unmarked(serial) && views.firsts == firsts {
             views.nodes[node].word = Word::Again(serial);
         }
         let again = |view: &View| match view.word {
@@ -119,20 +140,25 @@ impl Roster {
         }
     }
 
-    /// Resolves to true when every node has found no marker, to false when one was seen.
-    pub(crate) async fn all_unmarked(&self) -> bool {
-        self.decided(|views| {
+    /// Resolves when every node has found no marker, to what tells these answers from later ones; to `None`
+    /// when a marker was seen.
+    pub(crate) async fn all_unmarked(&self) -> Option<u64> {
+        let all = |views: &Views| {
             let unmarked = views.nodes.iter().filter(|view| view.word != Word::None).count();
             unmarked >= needed(views.nodes.len())
-        })
-        .await
+        };
+        self.decided(all).await.then(|| self.lock().firsts)
     }
 
     /// Resolves to true when the fleet was found new and connection `serial` of `node` took part in that,
-    /// to false when a marker was seen.
-    pub(crate) async fn is_new(&self, node: usize, serial: u64) -> bool {
-        let found = self.decided(|views| views.new.is_some()).await;
-        found && self.lock().new.as_ref().is_some_and(|serials| serials[node] == Some(serial))
+    /// to false when a marker was seen, and to `None` when it has to be asked once more.
+    pub(crate) async fn is_new(&self, node: usize, serial: u64) -> Option<bool> {
+        let void = |views: &Views| views.nodes[node].word != Word::Again(serial);
+        if !self.decided(|views| views.new.is_some() || void(views)).await {
+            return Some(false);
+        }
+        let views = self.lock();
+        views.new.as_ref().map(|serials| serials[node] == Some(serial))
     }
 
     async fn decided(&self, yes: impl Fn(&Views) -> bool) -> bool {
@@ -167,9 +193,21 @@ mod tests {
         Roster::new((0..nodes).map(|node| format!("n{node}").into()).collect(), 60_000)
     }
 
+    fn firsts(roster: &Roster) -> u64 {
+        roster.all_unmarked().now_or_never().flatten().expect("all have answered")
+    }
+
+    fn again(roster: &Roster, node: usize, serial: u64) {
+        roster.unmarked_again(node, serial, firsts(roster));
+    }
+
+    fn is_new(roster: &Roster, node: usize, serial: u64) -> Option<Option<bool>> {
+        roster.is_new(node, serial).now_or_never()
+    }
+
     fn all_but_last_step(roster: &Roster) {
         (0..3).for_each(|node| roster.unmarked(node, 7));
-        (0..2).for_each(|node| roster.unmarked_again(node, 7));
+        (0..2).for_each(|node| again(roster, node, 7));
     }
 
     #[test]
@@ -177,31 +215,51 @@ mod tests {
         let roster = roster(3);
         assert_eq!(roster.all_unmarked().now_or_never(), None);
         all_but_last_step(&roster);
-        assert_eq!(roster.all_unmarked().now_or_never(), Some(true));
-        assert_eq!(roster.is_new(0, 7).now_or_never(), None);
-        roster.unmarked_again(2, 7);
-        assert_eq!(roster.is_new(2, 7).now_or_never(), Some(true));
-        assert_eq!(roster.is_new(2, 8).now_or_never(), Some(false), "a later connection took no part");
+        assert_eq!(is_new(&roster, 0, 7), None);
+        again(&roster, 2, 7);
+        assert_eq!(is_new(&roster, 2, 7), Some(Some(true)));
+        assert_eq!(is_new(&roster, 2, 8), Some(Some(false)), "a later connection took no part");
         roster.marked();
-        assert_eq!(roster.is_new(0, 7).now_or_never(), Some(true), "it is marked because it was new");
+        assert_eq!(is_new(&roster, 0, 7), Some(Some(true)), "it is marked because it was new");
     }
 
     #[test]
-    fn one_marker_or_one_other_connection_and_it_is_not_new() {
-        let seen = roster(3);
-        all_but_last_step(&seen);
-        seen.marked();
-        seen.unmarked_again(2, 7);
-        assert_eq!(seen.is_new(0, 7).now_or_never(), Some(false));
+    fn a_marker_that_is_seen_ends_it() {
+        let roster = roster(3);
+        all_but_last_step(&roster);
+        let before = firsts(&roster);
+        roster.marked();
+        assert_eq!(roster.all_unmarked().now_or_never(), Some(None));
+        roster.unmarked_again(2, 7, before);
+        assert_eq!(is_new(&roster, 2, 7), Some(Some(false)));
+    }
 
-        let reconnected = roster(3);
-        all_but_last_step(&reconnected);
-        reconnected.leave(1);
-        reconnected.unmarked_again(2, 7);
-        assert_eq!(reconnected.is_new(2, 7).now_or_never(), None);
-        reconnected.unmarked(1, 8);
-        reconnected.unmarked_again(1, 7);
-        assert_eq!(reconnected.is_new(2, 7).now_or_never(), None, "the old connection's word does not count");
+    #[test]
+    fn the_word_of_an_older_connection_does_not_count() {
+        let roster = roster(3);
+        all_but_last_step(&roster);
+        roster.leave(1);
+        assert_eq!(roster.all_unmarked().now_or_never(), None);
+        roster.unmarked(1, 8);
+        again(&roster, 1, 7);
+        assert_eq!(is_new(&roster, 1, 8), Some(None), "it has not said so again");
+    }
+
+    #[test]
+    fn a_node_that_connects_anew_makes_void_what_the_others_have_said_again() {
+        let roster = roster(3);
+        all_but_last_step(&roster);
+        let before = firsts(&roster);
+        roster.leave(2);
+        roster.unmarked(2, 8);
+        roster.unmarked_again(2, 8, before);
+        assert_eq!(is_new(&roster, 2, 8), Some(None), "asked before the last of the first answers");
+        again(&roster, 2, 8);
+        assert_eq!(is_new(&roster, 2, 8), None, "the others have not been asked since");
+        assert_eq!(is_new(&roster, 0, 7), Some(None), "they have to be");
+        again(&roster, 0, 7);
+        again(&roster, 1, 7);
+        assert_eq!(is_new(&roster, 2, 8), Some(Some(true)));
     }
 
     #[test]

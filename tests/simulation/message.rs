@@ -1,5 +1,7 @@
 //! What is on its way, and when it arrives.
 
+use std::fmt;
+
 use tokio::sync::oneshot;
 
 use super::ledger::short;
@@ -24,6 +26,21 @@ pub(crate) enum Told {
     Done,
     Vote(Vote, u64),
     Error(NodeError),
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Report(report) => match &report.marker {
+                Some(Some(marker)) => write!(f, "marker {marker}"),
+                Some(None) | None => f.write_str("no marker"),
+            },
+            Self::Marker(marker) => write!(f, "marker {marker}"),
+            Self::Done => f.write_str("done"),
+            Self::Vote(vote, _) => write!(f, "{vote:?}"),
+            Self::Error(error) => write!(f, "{error}"),
+        }
+    }
 }
 
 pub(crate) type Answer = oneshot::Sender<Told>;
@@ -80,7 +97,12 @@ impl Ord for Event {
 
 /// A command as a line of history.
 pub(crate) fn shown(ask: &Ask) -> String {
-    let Ask::Command(command) = ask else { return format!("{ask:?}") };
+    let command = match ask {
+        Ask::Report => return "looks".to_owned(),
+        Ask::Mark(marker) => return format!("marks {marker}"),
+        Ask::Kill(number) => return format!("kills connection {number}"),
+        Ask::Command(command) => command,
+    };
     let of = |target: &Target| {
         let keys: Vec<String> = target.keys.iter().map(|key| key.escape_ascii().to_string()).collect();
         format!("{} {}", keys.join("+"), short(target.token.as_str()))

@@ -38,7 +38,7 @@ use crate::sabotage::Sabotage;
 const PATIENCE: u64 = 20_000;
 
 /// Each rule of the algorithm, the worlds that show what it is for, and the promise that is broken without it.
-const SABOTAGES: [(Sabotage, Kind, Breach); 20] = [
+const SABOTAGES: [(Sabotage, Kind, Breach); 21] = [
     (Sabotage::SmallQuorum, Kind::Crowded, Breach::Overlap),
     (Sabotage::NoDrift, Kind::Clocks, Breach::Overlap),
     (Sabotage::FromFirstReply, Kind::Network, Breach::Overlap),
@@ -59,6 +59,7 @@ const SABOTAGES: [(Sabotage, Kind, Breach); 20] = [
     (Sabotage::SlowRound, Kind::Amnesia, Breach::Overlap),
     (Sabotage::NewFleetByQuorum, Kind::StartUp, Breach::Overlap),
     (Sabotage::NewFleetReadOnce, Kind::StartUp, Breach::Overlap),
+    (Sabotage::NewFleetStale, Kind::StartUp, Breach::Overlap),
 ];
 
 fn number(name: &str) -> Option<u64> {

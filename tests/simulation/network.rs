@@ -197,12 +197,10 @@ impl Network {
                 told = Told::Error(refused(&state.nodes[node].name));
             }
         }
-        if let (Ask::Command(command), Told::Vote(vote, _)) = (&ask, &told)
-            && !matches!(command, Command::Ping)
-        {
+        if !matches!(ask, Ask::Command(Command::Ping)) {
             let client = state.links[link].process.client;
-            self.history
-                .note_at(at, format_args!("     n{node}"), || format!("c{client} {}: {vote:?}", shown(&ask)));
+            let what = || format!("c{client} {}: {told}", shown(&ask));
+            self.history.note_at(at, format_args!("     n{node}"), what);
         }
         if matches!(told, Told::Vote(Vote::Yes, _))
             && let Ask::Command(command) = &ask

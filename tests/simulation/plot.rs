@@ -159,6 +159,7 @@ impl Plot {
     fn second_round(&self, world: &mut World) {
         let (holder, rival) = (0, 1);
         world.clients.truncate(2);
+        world.faults.retain(|fault| fault.at > self.begins + 3_000);
         world.node_timeout = self.span(0, (350, 400));
         // What it knows of the nodes' clocks is as old as an answer.
         world.clients[holder].back = self.span(1, (80, 150)) * 1_000;
