@@ -5,7 +5,7 @@
 //! - `run.rs`: a run from its beginning to the last check; `search.rs`: many of them
 //! - `client.rs`, `process.rs`: what clients do, and the processes that they do it in
 //! - `connection.rs`, `link.rs`, `message.rs`, `network.rs`, `node.rs`, `nemesis.rs`: the rest of the world
-//! - `ledger.rs`: the checker; `history.rs`: what a person reads
+//! - `ledger.rs`: the checker; `history.rs`: what a person reads; `regressions.rs`: what was found
 //!
 //! `LEASEHOLD_SEEDS` says how many worlds are played, `LEASEHOLD_SEED` from which on.
 
@@ -21,6 +21,7 @@ mod network;
 mod node;
 mod plot;
 mod process;
+mod regressions;
 mod run;
 mod search;
 mod world;

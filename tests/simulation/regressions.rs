@@ -1,0 +1,71 @@
+//! What the simulation has found, as the smallest world that shows it. Each breaks its promise without the rule
+//! that mended it, and breaks none with it.
+
+use super::ledger::Breach;
+use super::run::play;
+use super::world::{ClientPlan, Delays, End, Fault, Memory, NodePlan, Step, Trouble, Way, World};
+use crate::sabotage::{self, Sabotage};
+
+const NODE: NodePlan = NodePlan { rate: 0, clock_off: 0, up_at: 0, synced: false };
+
+const STEP: Step = Step {
+    pause: 0,
+    key: 0,
+    all: false,
+    fenced: false,
+    ttl: 3_000,
+    wait: 2_500,
+    heartbeat: false,
+    hold: 2_900,
+    extend: None,
+    end: End::Release,
+    give_up: None,
+    drop_end: false,
+};
+
+fn client(steps: &[Step]) -> ClientPlan {
+    ClientPlan { rate: 0, clock_off: 0, start: 0, back: 0, steps: steps.to_vec() }
+}
+
+/// Three nodes on a good network.
+fn world(seed: u64, clients: Vec<ClientPlan>, faults: Vec<Fault>) -> World {
+    World {
+        seed,
+        max_ttl: 3_000,
+        node_timeout: 500,
+        keys: 1,
+        guard: true,
+        within: true,
+        kill: true,
+        delays: Delays { usual: 1_261, tail: 0 },
+        nodes: vec![NODE; 3],
+        clients,
+        faults,
+    }
+}
+
+fn is_mended(world: &World, by: Sabotage, breach: Breach) {
+    sabotage::switch(Some(by));
+    let without = play(world, false).violation;
+    sabotage::switch(None);
+    assert_eq!(without.map(|violation| violation.breach), Some(breach), "the world shows it no more");
+    let with = play(world, true);
+    assert!(with.violation.is_none(), "{}", with.history);
+}
+
+/// Two clients find a new fleet. One of them has heard it twice of two nodes, and the third does not answer it
+/// again before it loses its memory; meanwhile the other client has marked them all and been given a key. What
+/// the two nodes had said again was then taken for good beside what the third said now.
+#[test]
+fn a_fleet_is_not_new_by_what_was_said_before_the_last_node_connected_anew() {
+    let (way, at) = (Way::ToServer, 200);
+    let faults = vec![
+        Fault { at: 1, what: Trouble::Hold { client: 1, node: 2, way, time: 220 } },
+        Fault { at: 40, what: Trouble::Lose { client: 0, node: 0, way, time: 1_000 } },
+        Fault { at, what: Trouble::Crash { node: 2, time: 1, memory: Memory::Nothing } },
+        Fault { at, what: Trouble::Hold { client: 0, node: 2, way, time: 300 } },
+    ];
+    let clients = vec![client(&[Step { pause: 150, ..STEP }]), client(&[STEP])];
+    let world = world(3_037_744_414_226_983_392, clients, faults);
+    is_mended(&world, Sabotage::NewFleetStale, Breach::Overlap);
+}
