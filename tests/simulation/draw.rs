@@ -14,10 +14,14 @@ type Sizes = std::ops::RangeInclusive<usize>;
 /// Any world of `kind`.
 pub(crate) fn worlds(kind: Kind) -> impl Strategy<Value = World> {
     let few = matches!(kind, Kind::Amnesia | Kind::StartUp | Kind::Fences);
-    let nodes = vec(node(kind), if few { 3..=3 } else { 3..=7 });
+    let nodes = match kind {
+        Kind::StartUp => prop_oneof![3 => vec(node(kind), 3), 1 => vec(node(kind), 4..=5)].boxed(),
+        _ => vec(node(kind), if few { 3..=3 } else { 3..=7 }).boxed(),
+    };
     let clients: Sizes = match kind {
         Kind::Crowded => 3..=6,
-        Kind::Amnesia | Kind::StartUp => 2..=2,
+        Kind::Amnesia => 2..=2,
+        Kind::StartUp => 2..=3,
         _ => 2..=4,
     };
     let clients = vec(client(kind), clients);
@@ -137,7 +141,8 @@ fn step(kind: Kind) -> impl Strategy<Value = Step> {
 
 fn fault_count(kind: Kind) -> Sizes {
     match kind {
-        Kind::Crowded | Kind::Clocks | Kind::StartUp => 0..=3,
+        Kind::Crowded | Kind::Clocks => 0..=3,
+        Kind::StartUp => 0..=6,
         Kind::Amnesia => 0..=2,
         Kind::Fences => 0..=6,
         Kind::Network | Kind::Unkillable => 4..=30,
@@ -146,7 +151,8 @@ fn fault_count(kind: Kind) -> Sizes {
 }
 
 fn fault(kind: Kind) -> impl Strategy<Value = Fault> {
-    (0..=9_000u64, trouble(kind)).prop_map(|(at, what)| Fault { at, what })
+    let last = if kind == Kind::StartUp { 3_000 } else { 9_000u64 };
+    (0..=last, trouble(kind)).prop_map(|(at, what)| Fault { at, what })
 }
 
 fn trouble(kind: Kind) -> impl Strategy<Value = Trouble> {
@@ -154,7 +160,8 @@ fn trouble(kind: Kind) -> impl Strategy<Value = Trouble> {
         Kind::Crowded | Kind::Clocks => (3, 1, 1, 1),
         Kind::Network | Kind::Unkillable => (12, 1, 1, 1),
         Kind::Crashes => (3, 6, 6, 1),
-        Kind::Amnesia | Kind::StartUp => (3, 6, 1, 0),
+        Kind::Amnesia => (3, 6, 1, 0),
+        Kind::StartUp => (3, 6, 1, 2),
         Kind::Pauses => (3, 1, 1, 10),
         Kind::Fences => (8, 4, 1, 1),
     };
