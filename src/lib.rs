@@ -87,7 +87,8 @@
 //!
 //! `redlock` and `config` are the façade; `request`, `acquire`, `lease`, `heartbeat` and `release` go the way
 //! of a lease; `fanout` carries each command to all nodes; `quorum`, `validity`, `seats`, `retry` and `token`
-//! are pure; `watchdog` starts heartbeats; below `node` is Redis.
+//! are pure; `watchdog` starts heartbeats; below `node` is Redis. `sabotage` switches off one rule at a time, in
+//! tests alone, for the simulation to find.
 #![warn(missing_docs)]
 
 mod acquire;

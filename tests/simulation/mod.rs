@@ -128,11 +128,19 @@ fn every_rule_that_is_dropped_breaks_its_promise() {
 }
 
 /// Where the promise ends, and what then breaks.
-fn is_broken_outside(kind: Kind, twist: fn(&mut World)) {
-    let search =
-        Search { kind: Some(kind), breach: Some(Breach::Overlap), twist: Some(twist), ..Search::default() };
+fn breaks(breach: Breach, kind: Kind, twist: fn(&mut World)) {
+    let search = Search { kind: Some(kind), breach: Some(breach), twist: Some(twist), ..Search::default() };
     let found = search.run(0..PATIENCE).found.expect("a violation");
     println!("seed {}: {}", found.seed, found.violation);
+}
+
+fn is_broken_outside(kind: Kind, twist: fn(&mut World)) {
+    breaks(Breach::Overlap, kind, twist);
+}
+
+#[test]
+fn where_answers_take_longer_than_the_node_timeout_nobody_gets_a_key() {
+    breaks(Breach::Stuck, Kind::Crowded, |world| world.delays.usual = world.node_timeout * 4_000);
 }
 
 #[test]
