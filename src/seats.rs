@@ -145,4 +145,30 @@ mod tests {
         seats.set_answered(0, Seat::Gone, &Ok(Vote::Yes));
         assert_eq!(seats.get(0), Seat::Held);
     }
+
+    #[test]
+    fn a_set_that_is_sent_once_more_never_forgets_an_earlier_one() {
+        let mut seats = Seats::new(5);
+        for node in 0..2 {
+            seats.set_answered(node, Seat::Never, &Ok(Vote::Yes));
+        }
+        let answers = [error(true), Ok(Vote::No), error(true), error(false), Ok(Vote::Yes)];
+        for (node, answer) in answers.iter().enumerate() {
+            seats.set_again_answered(node, answer);
+        }
+        let expected = [Seat::Held, Seat::Gone, Seat::Maybe, Seat::Never, Seat::Held];
+        assert_eq!((0..5).map(|node| seats.get(node)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_may_be_held_counts_as_held_and_only_what_is_known_to_be_missing_as_missing() {
+        let mut seats = Seats::new(5);
+        assert_eq!((seats.len(), seats.without(), seats.holds_any()), (5, 5, false));
+        seats.set_sent(0);
+        assert_eq!((seats.without(), seats.holds_any()), (4, true));
+        seats.extend_answered(0, &Ok(Vote::No));
+        assert_eq!((seats.without(), seats.holds_any()), (5, false), "gone is not there");
+        seats.set_answered(3, Seat::Never, &Ok(Vote::Yes));
+        assert_eq!((seats.without(), seats.holds_any()), (4, true));
+    }
 }

@@ -94,6 +94,14 @@ mod tests {
     }
 
     #[test]
+    fn rounds_last_a_fifth_of_the_ttl_at_most_and_a_heartbeat_comes_every_third() {
+        let ttl = Ttl::new(Duration::from_secs(3), MAX).unwrap();
+        assert_eq!(ttl.round_timeout(MAX), Duration::from_millis(600));
+        assert_eq!(ttl.round_timeout(Duration::from_millis(500)), Duration::from_millis(500));
+        assert_eq!(ttl.renewal_interval(), Duration::from_secs(1));
+    }
+
+    #[test]
     fn a_fraction_of_a_millisecond_is_cut() {
         let ttl = Ttl::new(Duration::from_micros(10_900), MAX).unwrap();
         assert_eq!(ttl.millis(), 10);

@@ -334,4 +334,42 @@ mod tests {
         assert!(world.debts.outgrown(world.at(20), world.at(69)));
         assert!(!world.debts.outgrown(world.at(20), world.at(70)));
     }
+
+    #[test]
+    fn a_connection_is_named_by_its_server_and_its_number_there() {
+        let report = Report { run_id: Some("run".into()), client: Some(7), ..Report::default() };
+        assert_eq!(Identity::from(&report), server("run", 7));
+    }
+
+    #[test]
+    fn a_deletion_whose_connection_broke_waits_for_the_next_connection() {
+        let mut world = World::new();
+        let number = world.owe(0);
+        assert!(world.debts.answered(number, &error(NodeErrorKind::ConnectionLost), world.at(1)));
+        assert_eq!(world.debts.next_due(), None);
+        assert!(world.debts.due(world.at(9)).is_empty());
+        assert_eq!(world.debts.all().len(), 1);
+    }
+
+    #[test]
+    fn a_deletion_that_is_under_way_is_kept_until_its_answer() {
+        let mut world = World::new();
+        let number = world.owe(0);
+        world.debts.forget(world.at(1_000));
+        assert_eq!(world.debts.len(), 1);
+        world.debts.answered(number, &error(NodeErrorKind::ConnectionLost), world.at(1_000));
+        world.debts.forget(world.at(1_000));
+        assert!(world.debts.is_empty());
+    }
+
+    #[test]
+    fn a_connection_that_was_waited_out_is_not_killed_any_more() {
+        let mut world = World::new();
+        world.debts.disconnected(&server("run", 7), true, world.at(1));
+        world.debts.wait_out(MAX_TTL, SECOND, world.at(2));
+        world.debts.forget(world.at(60));
+        assert_eq!(world.debts.killable(&server("run", 8)), [7]);
+        world.debts.forget(world.at(61));
+        assert_eq!(world.debts.killable(&server("run", 8)), [0; 0]);
+    }
 }
