@@ -107,3 +107,30 @@ impl Gate {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_refuses_what_is_lower_than_the_highest_fence_of_that_resource() {
+        let (older, newer) = (Fence::from(41), Fence::from(42));
+        let gate = Gate::new();
+        assert_eq!(gate.enter("a", older), Ok(()));
+        assert_eq!(gate.enter("a", newer), Ok(()));
+        assert_eq!(gate.enter("a", newer), Ok(()), "the holder may write again");
+        assert_eq!(gate.enter("a", older), Err(Stale { fence: older, highest: newer }));
+        assert_eq!(gate.enter("a", newer), Ok(()), "a refusal changes nothing");
+        assert_eq!(gate.enter("b", older), Ok(()), "another resource has its own");
+    }
+
+    #[test]
+    fn a_fence_is_the_same_number_wherever_it_is_passed_along() {
+        let fence = Fence::from(1_796_065_102_989_667);
+        assert_eq!(fence.get(), 1_796_065_102_989_667);
+        assert_eq!(u64::from(fence), 1_796_065_102_989_667);
+        assert_eq!(i64::from(fence), 1_796_065_102_989_667);
+        assert_eq!(fence.to_string(), "1796065102989667");
+        assert_eq!(i64::from(Fence::from(u64::MAX)), i64::MAX);
+    }
+}

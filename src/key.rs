@@ -101,7 +101,26 @@ mod tests {
 
     #[test]
     fn binary_keys_show_escaped() {
-        assert_eq!(Key::from(b"a b\n\xff{").to_string(), "a b\\n\\xff{");
+        let key = Key::from(b"a b\n\xff{");
+        assert_eq!(key.to_string(), "a b\\n\\xff{");
+        assert_eq!(format!("{key:?}"), "\"a b\\n\\xff{\"");
+    }
+
+    #[test]
+    fn a_key_is_the_same_bytes_however_it_is_given() {
+        let key = Key::from("report");
+        assert_eq!(key.as_bytes(), b"report");
+        let owned = String::from("report");
+        for same in [
+            Key::from(&owned),
+            Key::from(owned.clone()),
+            Key::from(owned.clone().into_bytes()),
+            Key::from(owned.as_bytes()),
+            Key::from(b"report"),
+            Key::from(&key),
+        ] {
+            assert_eq!(same, key);
+        }
     }
 
     #[test]

@@ -114,6 +114,8 @@ mod tests {
         assert!(grants(&node, second));
         let third = proposer.second(NOW + 10, None, &[Unfit { time: node.time + 10, highest: second }]);
         assert!(third.is_some_and(|third| third > second));
+        let later = proposer.first(NOW + HOUR as u64, || None);
+        assert!(grants(&Unfit { time: node.time + HOUR as u64, highest: second }, later), "{later}");
     }
 
     #[test]
