@@ -315,6 +315,21 @@ mod tests {
     fn a_node_whose_clock_was_set_back_is_young_and_not_in_the_future() {
         let admitted = admit(&report(true, Some(marker("now", NOW + 5, true))), OURS);
         assert_eq!(admitted.age, Some(Duration::ZERO));
+        assert_eq!(admitted.write, Some(marker("now", NOW, true)), "from now on it remembers");
+        let of_now = admit(&report(true, Some(marker("now", NOW, true))), OURS);
+        assert_eq!((of_now.age, of_now.write), (Some(Duration::ZERO), None));
+        let restarted = admit(&report(true, Some(marker("old", NOW + 5, true))), OURS);
+        assert_eq!(restarted.age, Some(Duration::ZERO));
+        assert_eq!(restarted.write, Some(marker("now", NOW + 5, true)), "reset once it is of this run");
+    }
+
+    #[test]
+    fn another_client_may_know_how_a_node_syncs() {
+        let told = report(true, Some(marker("now", 0, true)));
+        let untold = Report { fsync: None, ..told };
+        assert_eq!(admit(&untold, OURS).write, None);
+        let with_replica = Report { replicas: Some(1), ..untold };
+        assert_eq!(admit(&with_replica, OURS).write, Some(marker("now", 0, false)));
     }
 
     #[test]
@@ -340,6 +355,10 @@ mod tests {
             let theirs = Marker { fingerprint: "1-theirs".into(), ..marker("now", since, true) };
             let report = Report { uptime: Some(Duration::from_secs(uptime)), ..report(true, Some(theirs)) };
             assert_eq!(admit(&report, OURS).age, Some(Duration::from_secs(expected)), "{since}");
+        }
+        for (nodes, age) in [(2, Some(Duration::from_secs(8))), (3, None)] {
+            let theirs = Marker { fingerprint: format!("{nodes}-theirs"), ..marker("now", 0, true) };
+            assert_eq!(admit(&report(true, Some(theirs)), OURS).age, age, "three of five are a quorum");
         }
     }
 

@@ -165,4 +165,55 @@ mod tests {
         assert!(node.watch.samples.len() < 1_300, "{}", node.watch.samples.len());
         assert_eq!(node.watch.stepped(node.at(150_000), DRIFT), None);
     }
+
+    #[test]
+    fn a_step_is_told_beyond_the_drift_allowed_and_not_at_it() {
+        for (ahead, stepped) in [(602, false), (603, true)] {
+            let mut node = Node::new();
+            node.sample(1_000, 0);
+            node.ahead = ahead;
+            node.sample(4_000, 0);
+            assert_eq!(node.stepped, stepped, "{ahead}");
+            let gained = Duration::from_millis(ahead as u64);
+            assert_eq!(node.watch.stepped(node.at(2_000), gained), None);
+            let less = gained - Duration::from_millis(1);
+            assert_eq!(node.watch.stepped(node.at(2_000), less), Some(gained));
+        }
+    }
+
+    #[test]
+    fn one_sample_from_before_what_is_kept_stays_and_no_more() {
+        let kept = |millis: &[u64]| {
+            let mut node = Node::new();
+            millis.iter().for_each(|millis| node.sample(*millis, 0));
+            let sent = |sample: &Sample| sample.sent.since(node.start).as_millis() as u64;
+            node.watch.samples.iter().map(sent).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&[1_000, 2_000, 62_000]), [1_000, 2_000, 62_000]);
+        assert_eq!(kept(&[1_000, 2_000, 62_001]), [2_000, 62_001]);
+        assert_eq!(kept(&[1_000, 2_000, 3_000, 90_000]), [3_000, 90_000]);
+    }
+
+    #[test]
+    fn samples_within_fifty_milliseconds_are_one_but_the_first_after_a_step_stays() {
+        let mut node = Node::new();
+        [1_000, 1_049, 1_060, 1_110, 1_160].iter().for_each(|millis| node.sample(*millis, 0));
+        let sent: Vec<_> =
+            node.watch.samples.iter().map(|sample| sample.sent.since(node.start).as_millis()).collect();
+        assert_eq!(sent, [1_000, 1_060, 1_110, 1_160]);
+        node.ahead = 5_000;
+        node.sample(1_170, 0);
+        node.sample(1_180, 0);
+        assert_eq!(node.watch.stepped(node.at(1_175), DRIFT), None, "asked after the step");
+        assert!(node.watch.stepped(node.at(1_164), DRIFT).is_some(), "asked before it");
+    }
+
+    #[test]
+    fn the_newest_sample_tells_the_nodes_time() {
+        let mut node = Node::new();
+        assert_eq!(node.watch.newest(), None);
+        node.sample(1_000, 0);
+        node.sample(1_010, 0);
+        assert_eq!(node.watch.newest(), Some((1_001_010_000, node.at(1_010))));
+    }
 }

@@ -130,4 +130,13 @@ mod tests {
         assert_eq!(size(&of(&["a:1", "b:2"], 60)), 2);
         assert_eq!(size("nonsense"), 0);
     }
+
+    /// Markers outlive the clients that wrote them.
+    #[test]
+    fn places_and_fingerprints_stay_what_they_were() {
+        assert_eq!(place(""), "cbf29ce484222325");
+        assert_eq!(place("a"), "af63dc4c8601ec8c");
+        assert_eq!(place("foobar"), "85944171f73967e8");
+        assert_eq!(fingerprint(["b", "a"], 60_000), format!("2-{}", place("a b 60000")));
+    }
 }

@@ -167,17 +167,66 @@ mod tests {
     }
 
     #[test]
+    fn role_tells_what_info_did_not_but_does_not_make_a_cluster_a_master() {
+        let told = |info: &str, word: &str| {
+            let mut report = report(info);
+            report.role(word);
+            report.role
+        };
+        assert_eq!(told("", "master"), Some(Role::Master));
+        assert_eq!(told("", "replica"), Some(Role::Replica));
+        assert_eq!(told("", "sentinel"), Some(Role::Sentinel));
+        assert_eq!(told("role:master", "handshake"), Some(Role::Master));
+        assert_eq!(told("role:master", "slave"), Some(Role::Replica));
+        assert_eq!(told("role:master\r\ncluster_enabled:1", "master"), Some(Role::Cluster));
+        assert_eq!(told("redis_mode:sentinel", "master"), Some(Role::Sentinel));
+    }
+
+    #[test]
+    fn a_marker_of_an_earlier_run_is_not_one_of_now() {
+        let marker = Marker::read("1 run 0 synced f p r");
+        let of = |run_id: Option<&str>, marker| Report {
+            run_id: run_id.map(str::to_owned),
+            marker,
+            ..Report::default()
+        };
+        let stands = Some(Some(marker.clone()));
+        assert_eq!(of(Some("run"), stands.clone()).marker_of_now(), Some(&marker));
+        assert_eq!(of(Some("later"), stands.clone()).marker_of_now(), None);
+        assert_eq!(of(None, stands).marker_of_now(), None);
+        assert_eq!(of(Some("run"), Some(None)).marker_of_now(), None);
+    }
+
+    #[test]
     fn always_synced_takes_all_three_settings() {
         let all = [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
         let mut report = Report::default();
-        all.iter().for_each(|(name, value)| report.setting(name, value));
-        assert!(report.synced());
+        for (name, value) in all {
+            assert!(!report.tells_synced(), "before {name}");
+            report.setting(name, value);
+        }
+        assert!(report.synced() && report.tells_synced());
         for (name, value) in
             [("appendonly", "no"), ("appendfsync", "everysec"), ("no-appendfsync-on-rewrite", "yes")]
         {
             let mut report = report.clone();
             report.setting(name, value);
             assert!(!report.synced(), "{name} {value}");
+            assert!(report.tells_synced());
         }
+        for missing in 0..all.len() {
+            let mut report = Report::default();
+            let told = all.iter().enumerate().filter(|(index, _)| *index != missing);
+            told.for_each(|(_, (name, value))| report.setting(name, value));
+            assert!(!report.tells_synced() && !report.synced(), "without {}", all[missing].0);
+        }
+    }
+
+    #[test]
+    fn config_tells_what_is_evicted() {
+        let mut report = report("maxmemory_policy:noeviction");
+        report.setting("maxmemory-policy", "allkeys-lru");
+        report.setting("maxmemory", "100");
+        assert_eq!(report.eviction.as_deref(), Some("allkeys-lru"));
     }
 }

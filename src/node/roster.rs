@@ -273,4 +273,33 @@ mod tests {
         roster.leave(0);
         assert_eq!(roster.enter(2, Some("run")), Ok(()));
     }
+
+    #[test]
+    fn a_fleet_stays_new_for_those_who_took_part_and_for_nobody_else() {
+        let roster = roster(3);
+        all_but_last_step(&roster);
+        roster.unmarked_again(2, 7);
+        roster.leave(0);
+        roster.unmarked(0, 8);
+        roster.unmarked_again(0, 8);
+        assert_eq!(roster.is_new(0, 8).now_or_never(), Some(false));
+        assert_eq!(roster.is_new(1, 7).now_or_never(), Some(true));
+    }
+
+    #[test]
+    fn who_waits_is_stirred_by_another_node_until_a_marker_was_seen() {
+        let roster = roster(3);
+        let stirred = roster.stirred();
+        let mut stirred = std::pin::pin!(stirred);
+        assert_eq!(stirred.as_mut().now_or_never(), None);
+        roster.unmarked(1, 7);
+        assert_eq!(stirred.as_mut().now_or_never(), Some(()));
+        let known = roster.stirred();
+        let mut known = std::pin::pin!(known);
+        assert_eq!(known.as_mut().now_or_never(), None);
+        roster.marked();
+        assert_eq!(known.as_mut().now_or_never(), None);
+        roster.unmarked(2, 7);
+        assert_eq!(known.as_mut().now_or_never(), None, "it is no new fleet");
+    }
 }
