@@ -12,6 +12,10 @@ mod heartbeat;
 mod observe;
 #[path = "algorithm/release.rs"]
 mod release;
+#[path = "algorithm/renewal.rs"]
+mod renewal;
+#[path = "algorithm/second_round.rs"]
+mod second_round;
 #[path = "algorithm/undo.rs"]
 mod undo;
 

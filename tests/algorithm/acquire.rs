@@ -219,3 +219,38 @@ async fn nodes_that_are_down_at_connect_are_taken_in_when_they_come_up() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(redlock.lease("k").try_acquire().await.unwrap().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_answer_is_there_when_the_round_is_decided_owes_nothing() {
+    let (nodes, redlock) = nodes(3).await;
+    gate_all(&nodes, &[Gate::Held; 3]);
+    assert!(redlock.lease("k").try_acquire().await.unwrap().is_none());
+    tokio::time::sleep(millis(1)).await;
+    for node in 0..3 {
+        assert_eq!(nodes.requests(node), ["acquire k"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquire_waits_for_young_nodes_only_if_they_vote_before_the_wait_is_over() {
+    let (nodes, redlock) = nodes(3).await;
+    (0..2).for_each(|node| nodes.restart(node, false));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let AcquireError::NoQuorum(too_few) = redlock.lease("k").try_acquire().await.unwrap_err() else {
+        panic!("two are young")
+    };
+    let ready_in = too_few.ready_in().unwrap();
+    let begun = Instant::now();
+    let error = redlock.lease("k").wait(ready_in).acquire().await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum(_)), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(redlock.lease("k").wait(ready_in).acquire().await.is_ok(), "time has passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bounds_of_the_renewal_interval_may_be_asked_for() {
+    let (_nodes, redlock) = nodes(3).await;
+    for interval in [millis(1), TTL / 2] {
+        redlock.lease("k").renew_every(interval).acquire().await.unwrap().release().await.unwrap();
+    }
+}

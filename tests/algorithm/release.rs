@@ -99,3 +99,16 @@ async fn a_dropped_lease_is_given_back_and_a_detached_one_runs_out() {
     assert!(!lost.is_cancelled());
     assert_eq!(nodes.requests(0).last().map(String::as_str), Some("acquire k"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_release_waits_for_nobody_once_the_key_is_known_to_be_lost() {
+    let (nodes, redlock) = nodes(5).await;
+    let lease = redlock.lease("k").acquire().await.unwrap();
+    tokio::time::sleep(millis(1)).await;
+    (0..3).for_each(|node| nodes.remove(node, "k"));
+    (3..5).for_each(|node| nodes.gate(node, Gate::Never));
+    let begun = Instant::now();
+    let error = lease.release().await.unwrap_err();
+    assert!(matches!(error, ReleaseError::Lost(_)), "{error}");
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}

@@ -121,3 +121,33 @@ async fn close_ends_within_its_bound_when_a_node_hangs() {
     tokio::time::sleep(millis(300)).await;
     assert_eq!(holders(&nodes, 3, "k"), [0; 0], "paid in the background");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_suspended_client_is_granted_too_late_is_given_back() {
+    let (nodes, redlock) = nodes(3).await;
+    gate_all(&nodes, &[Gate::Slow(millis(100)); 3]);
+    let attempt = redlock.lease("k").ttl(LONG).try_acquire();
+    let suspend = async {
+        tokio::time::sleep(millis(50)).await;
+        nodes.suspend(Duration::from_secs(1));
+    };
+    let (outcome, ()) = tokio::join!(attempt, suspend);
+    let error = outcome.unwrap_err().to_string();
+    assert!((0..3).all(|node| error.contains(&format!("memory:{node}: no answer in time"))), "{error}");
+    tokio::time::sleep(millis(200)).await;
+    assert_eq!(holders(&nodes, 3, "k"), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_the_node_refuses_is_owed_until_the_key_has_run_out_for_certain() {
+    let (nodes, redlock) = nodes(3).await;
+    gate_all(&nodes, &[Gate::Slow(millis(10)), Gate::Held, Gate::Held]);
+    assert!(redlock.lease("k").ttl(TTL).try_acquire().await.unwrap().is_none());
+    tokio::time::sleep(millis(1)).await;
+    // The SET is run, the deletion behind it is refused from here on.
+    nodes.gate(0, Gate::Error);
+    tokio::time::sleep(TTL + millis(800)).await;
+    assert_eq!(redlock.nodes()[0].owed, 1, "a second beyond the TTL");
+    tokio::time::sleep(millis(800)).await;
+    assert_eq!(redlock.nodes()[0].owed, 0);
+}
