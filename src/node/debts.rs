@@ -356,10 +356,10 @@ mod tests {
         let mut world = World::new();
         let number = world.owe(0);
         world.debts.forget(world.at(1_000));
-        assert_eq!(world.debts.len(), 1);
+        assert_eq!((world.debts.len(), world.debts.is_empty()), (1, false));
         world.debts.answered(number, &error(NodeErrorKind::ConnectionLost), world.at(1_000));
         world.debts.forget(world.at(1_000));
-        assert!(world.debts.is_empty());
+        assert_eq!((world.debts.len(), world.debts.is_empty()), (0, true));
     }
 
     #[test]
