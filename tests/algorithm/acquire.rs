@@ -254,3 +254,14 @@ async fn the_bounds_of_the_renewal_interval_may_be_asked_for() {
         redlock.lease("k").renew_every(interval).acquire().await.unwrap().release().await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn requests_and_leases_show_their_keys_and_never_the_whole_token() {
+    let (_nodes, redlock) = nodes(3).await;
+    let request = redlock.lease("nightly-report");
+    assert!(format!("{request:?}").contains("nightly-report"), "{request:?}");
+    let lease = request.acquire().await.unwrap();
+    let shown = format!("{lease:?}");
+    assert!(shown.contains("nightly-report"), "{shown}");
+    assert!(!shown.contains(lease.token().as_str()), "{shown}");
+}
