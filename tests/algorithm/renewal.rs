@@ -90,6 +90,19 @@ async fn a_renewal_that_is_answered_after_the_validity_has_ended_revives_nothing
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_node_is_asked_again_before_its_first_answer_is_due() {
+    let (nodes, redlock) = nodes(5).await;
+    nodes.gate(4, Gate::Slow(millis(100)));
+    let lease = redlock.lease("k").acquire().await.unwrap();
+    tokio::time::sleep(NODE_TIMEOUT - millis(1)).await;
+    assert_eq!(nodes.requests(4), ["acquire k"]);
+    nodes.gate(4, Gate::Grant);
+    tokio::time::sleep(millis(2)).await;
+    assert_eq!(nodes.requests(4), ["acquire k", "extend k"], "its answer was not waited for");
+    drop(lease);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_lease_is_filled_in_as_soon_as_the_first() {
     let (nodes, redlock) = nodes(5).await;
     let _first = redlock.lease("first").acquire().await.unwrap();
