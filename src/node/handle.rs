@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::reply::Pending;
-use super::state::{Phase, Queued, Standing, State};
+use super::state::{Phase, Queued, Standing, State, guarded};
 use super::status::NodeStatus;
 use super::supervisor::Supervisor;
 use super::{
@@ -138,19 +138,6 @@ impl Shared {
         self.count(&mut state, pending, answer)
     }
 
-    /// The moment at which a command that was sent at `sent` has to have an old enough node: however short the
-    /// TTL that is asked for, others may have asked for `max_ttl`.
-    fn guarded(&self, command: &Command, sent: Timestamp) -> Timestamp {
-        match command {
-            Command::Acquire { ttl, .. } | Command::Grant { ttl, .. }
-                if sabotage::has(Sabotage::GuardByOwnTtl) =>
-            {
-                sent.after(self.timing.max_ttl.saturating_sub(ttl.duration()))
-            }
-            _ => sent,
-        }
-    }
-
     /// What counts of an answer, by all that is known of the node now.
     fn count(&self, state: &mut State, pending: &Pending, answer: Answer) -> Answer {
         let command = &pending.command;
@@ -159,8 +146,9 @@ impl Shared {
         }
         // Another client may have marked it anew since it was asked.
         let link = state.link(pending.epoch);
-        let young =
-            link.and_then(|link| link.too_young(command, &self.address, self.guarded(command, pending.sent)));
+        let young = link.and_then(|link| {
+            link.too_young(command, &self.address, guarded(command, pending.sent, self.timing.max_ttl))
+        });
         if let Some(young) = young {
             return Err(young.after_sending());
         }
@@ -284,7 +272,8 @@ impl Node {
                 Reply::failed(shared, shared.error(NodeErrorKind::Slow, "earlier answers are overdue"))
             }
             Phase::Linked(link) => {
-                let young = link.too_young(command, &shared.address, shared.guarded(command, now));
+                let young =
+                    link.too_young(command, &shared.address, guarded(command, now, shared.timing.max_ttl));
                 if let (Some(young), Command::Acquire { .. } | Command::Grant { .. }) = (&young, command) {
                     return Reply::failed(shared, young.clone());
                 }

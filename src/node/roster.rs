@@ -278,12 +278,12 @@ mod tests {
     fn a_fleet_stays_new_for_those_who_took_part_and_for_nobody_else() {
         let roster = roster(3);
         all_but_last_step(&roster);
-        roster.unmarked_again(2, 7);
+        again(&roster, 2, 7);
         roster.leave(0);
         roster.unmarked(0, 8);
-        roster.unmarked_again(0, 8);
-        assert_eq!(roster.is_new(0, 8).now_or_never(), Some(false));
-        assert_eq!(roster.is_new(1, 7).now_or_never(), Some(true));
+        again(&roster, 0, 8);
+        assert_eq!(is_new(&roster, 0, 8), Some(Some(false)));
+        assert_eq!(is_new(&roster, 1, 7), Some(Some(true)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::debts::Debts;
 use super::reply::Pending;
 use super::{Command, Connection, Form, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
 use crate::clock::Timestamp;
+use crate::sabotage::{self, Sabotage};
 
 /// How often a node is looked at: its role may change.
 const LOOK: Duration = Duration::from_secs(5);
@@ -34,6 +35,19 @@ pub(super) enum Phase {
     },
     Linked(Link),
     Down,
+}
+
+/// The moment at which the node has to be old enough for a command that was sent at `sent`: however short the
+/// TTL that is asked for, others may have asked for `max_ttl`.
+pub(super) fn guarded(command: &Command, sent: Timestamp, max_ttl: Duration) -> Timestamp {
+    match command {
+        Command::Acquire { ttl, .. } | Command::Grant { ttl, .. }
+            if sabotage::has(Sabotage::GuardByOwnTtl) =>
+        {
+            sent.after(max_ttl.saturating_sub(ttl.duration()))
+        }
+        _ => sent,
+    }
 }
 
 /// From when on a node's answers count.
