@@ -149,3 +149,27 @@ impl Watchdog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Redlock;
+    use crate::testing::MemoryNodes;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_is_over_leaves_the_list() {
+        let redlock = MemoryNodes::new(3).redlock(Redlock::builder()).await;
+        let known = || {
+            let leases = redlock.fleet.registry.lock();
+            (leases.held.len(), leases.starts.len())
+        };
+        let lease = redlock.lease("k").acquire().await.unwrap();
+        assert_eq!(known(), (1, 1));
+        lease.release().await.unwrap();
+        assert_eq!(known(), (0, 0));
+        let lease = redlock.lease("k").acquire().await.unwrap();
+        lease.extend(lease.remaining()).await.unwrap();
+        assert_eq!(known(), (1, 0), "its heartbeat runs");
+        drop(lease);
+        assert_eq!(known(), (0, 0));
+    }
+}
