@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::error::{AcquireError, InvalidRequest, TooFewNodes};
 use crate::fanout::Fanout;
 use crate::fence::Fence;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Underway};
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::metrics;
@@ -66,22 +66,25 @@ pub(crate) async fn acquire(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Lease, Ac
         } else if now >= until {
             return Err(AcquireError::TimedOut { key: plan.keys[0].clone(), waited: now.since(begun) });
         }
-        clock.sleep(backoff.delay().min(until.since(now))).await;
+        tokio::select! {
+            biased;
+            () = fleet.closed() => return Err(InvalidRequest::Closed.into()),
+            () = clock.sleep(backoff.delay().min(until.since(now))) => {}
+        }
     }
 }
 
 /// One round, as in the Redlock specification.
 pub(crate) async fn round(fleet: &Arc<Fleet>, plan: &Plan) -> Result<Outcome, AcquireError> {
-    if fleet.is_closed() {
-        return Err(InvalidRequest::Closed.into());
-    }
     let token =
         Token::random().map_err(|error| InvalidRequest::NoRandomness { reason: error.to_string() })?;
-    let mut round = Round::send(fleet.clone(), plan, token);
-    let mut verdict = round.decide().await;
-    if verdict != Verdict::Won && round.send_again(plan.ttl) {
-        verdict = round.decide().await;
-    }
+    let underway = fleet.begin_round().ok_or(InvalidRequest::Closed)?;
+    let mut round = Round::send(fleet.clone(), underway, plan, token);
+    let verdict = tokio::select! {
+        biased;
+        () = fleet.closed() => return Err(InvalidRequest::Closed.into()),
+        verdict = round.run(plan.ttl) => verdict,
+    };
     let deadline = plan.ttl.deadline(round.sent);
     metrics::round(verdict);
     Ok(match verdict {
@@ -111,6 +114,8 @@ struct Round {
     errors: Vec<(usize, NodeError)>,
     fencing: Option<Fencing>,
     won: bool,
+    /// Ends after all else of the round.
+    _underway: Underway,
 }
 
 /// The fence of a round.
@@ -125,7 +130,7 @@ struct Fencing {
 }
 
 impl Round {
-    fn send(fleet: Arc<Fleet>, plan: &Plan, token: Token) -> Self {
+    fn send(fleet: Arc<Fleet>, underway: Underway, plan: &Plan, token: Token) -> Self {
         let nodes = fleet.nodes.len();
         let target = Target::new(plan.names.clone(), token);
         let target = Arc::new(target.fenced(plan.records.clone(), fleet.fence_ttl));
@@ -150,8 +155,18 @@ impl Round {
             errors: Vec::new(),
             fencing,
             won: false,
+            _underway: underway,
             fleet,
         }
+    }
+
+    /// One send, or two where a fence needs it.
+    async fn run(&mut self, ttl: Ttl) -> Verdict {
+        let verdict = self.decide().await;
+        if verdict != Verdict::Won && self.send_again(ttl) {
+            return self.decide().await;
+        }
+        verdict
     }
 
     /// Counts votes as they come, until the outcome is certain or no more votes count.

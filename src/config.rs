@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use crate::clock::Clock;
 use crate::error::ConnectError;
 use crate::fleet::Fleet;
-use crate::key::Key;
+use crate::key::{Key, RESERVED};
 use crate::node::address::Address;
 use crate::node::connection::RedisConnector;
 use crate::node::{Connector, Node, Roster, Timing};
@@ -75,7 +75,8 @@ impl Builder {
     }
 
     /// Put before each key on the nodes; default none. A namespace is a world of its own: all that is
-    /// written stands behind it, so that the ACL pattern `~namespace*` suffices.
+    /// written stands behind it, so that the ACL pattern `~namespace*` suffices. It may not begin with
+    /// `leasehold:`. One that begins as another does, and keys of that one that look like it, can meet.
     pub fn namespace(mut self, namespace: impl Into<Key>) -> Self {
         self.namespace = namespace.into().as_bytes().to_vec();
         self
@@ -154,7 +155,7 @@ impl Builder {
     /// Dropping the future ends what it started.
     pub async fn connect(self) -> Result<Redlock, ConnectError> {
         let runtime = Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
-        self.check_times()?;
+        self.check_options()?;
         #[cfg(feature = "tls")]
         if let Some(Err(error)) = self.tls_ca.as_deref().map(crate::node::tls::roots) {
             return Err(ConnectError::InvalidOption { option: "tls_ca", reason: error.to_string() });
@@ -201,8 +202,13 @@ impl Builder {
         Ok(Redlock::new(fleet))
     }
 
-    fn check_times(&self) -> Result<(), ConnectError> {
+    fn check_options(&self) -> Result<(), ConnectError> {
         let invalid = |option, reason| Err(ConnectError::InvalidOption { option, reason });
+        if self.namespace.starts_with(RESERVED) {
+            let reason =
+                "names that begin with `leasehold:` are the library's own: choose another".to_owned();
+            return invalid("namespace", reason);
+        }
         if self.max_ttl < LEAST_MAX_TTL {
             let reason = format!("{:?} is too short: use at least {LEAST_MAX_TTL:?}", self.max_ttl);
             return invalid("max_ttl", reason);

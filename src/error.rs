@@ -173,7 +173,7 @@ impl fmt::Display for NodeErrors {
 
 /// Fewer than a quorum of the nodes gave a usable answer: nobody can tell who holds the key.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("too few nodes can vote: {} of {nodes} failed, {needed} votes are needed ({failed})", .failed.len())]
+#[error("too few nodes can vote: {} of {nodes} failed, {needed} must vote ({failed})", .failed.len())]
 #[non_exhaustive]
 pub struct TooFewNodes {
     /// How many nodes are configured.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::error::{NodeErrors, TooFewNodes};
@@ -25,7 +27,19 @@ pub(crate) struct Fleet {
     pub(crate) observe_only: bool,
     /// The leases that are held.
     pub(crate) registry: Arc<Registry>,
-    closed: AtomicBool,
+    /// Cancelled when no more leases are given.
+    closing: CancellationToken,
+    /// How many rounds are under way.
+    rounds: AtomicUsize,
+}
+
+/// A round under way. `close` waits for it, so that what it has set is deleted or is a lease that is known.
+pub(crate) struct Underway(Arc<Fleet>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.rounds.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Fleet {
@@ -48,7 +62,8 @@ impl Fleet {
             proposer: Proposer::default(),
             observe_only: false,
             registry,
-            closed: AtomicBool::new(false),
+            closing: CancellationToken::new(),
+            rounds: AtomicUsize::new(0),
         }
     }
 
@@ -61,11 +76,31 @@ impl Fleet {
 
     /// No more leases from now on.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.closing.cancel();
+    }
+
+    /// Resolves when no more leases are given.
+    pub(crate) async fn closed(&self) {
+        self.closing.cancelled().await;
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+        self.closing.is_cancelled()
+    }
+
+    /// Begins a round; `None` if no more leases are given.
+    pub(crate) fn begin_round(self: &Arc<Self>) -> Option<Underway> {
+        // Counted before the look: who closes either sees it or is seen.
+        self.rounds.fetch_add(1, Ordering::SeqCst);
+        let underway = Underway(self.clone());
+        (!self.is_closed()).then_some(underway)
+    }
+
+    /// Resolves when no round is under way.
+    pub(crate) async fn rounds_ended(&self) {
+        while self.rounds.load(Ordering::SeqCst) > 0 {
+            self.clock.sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// The error of a round in which `answered` nodes answered and `errors` did not, by their numbers.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::InvalidRequest;
 
 /// Keys below this prefix are the library's own.
-const RESERVED: &[u8] = b"leasehold:";
+pub(crate) const RESERVED: &[u8] = b"leasehold:";
 
 /// The key of a lease: any bytes but none. `Display` escapes what is not printable ASCII.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -119,21 +119,26 @@ impl Redlock {
         futures::future::join_all(self.fleet.nodes.iter().map(|node| node.round_trips(count, timeout))).await
     }
 
-    /// Releases what is held (its holders are told that it is lost) and waits until nodes have confirmed
-    /// all deletions, for at most the node timeout and a second. No lease is given after this.
+    /// Releases what is held (its holders are told that it is lost), ends every `acquire` under way with
+    /// [`InvalidRequest::Closed`](crate::InvalidRequest::Closed), and waits until nodes have confirmed all
+    /// deletions, for at most the node timeout and a second. No lease is given after this.
     ///
     /// # Cancel safety
     ///
     /// Once polled, leases are given back; dropping the future only ends the wait.
     pub async fn close(&self) {
-        self.fleet.close();
-        for hold in self.fleet.registry.held() {
-            hold.lose(LossReason::Closed);
-        }
-        let settled = futures::future::join_all(self.fleet.nodes.iter().map(Node::settled));
-        let limit = self.fleet.node_timeout + Duration::from_secs(1);
+        let fleet = &self.fleet;
+        fleet.close();
+        let give_back = || fleet.registry.held().iter().for_each(|hold| hold.lose(LossReason::Closed));
+        give_back();
+        let settled = async {
+            fleet.rounds_ended().await;
+            // A round may just have been won.
+            give_back();
+            futures::future::join_all(fleet.nodes.iter().map(Node::settled)).await;
+        };
         // What is owed after that goes on in the background.
-        self.fleet.clock.within(limit, settled).await;
+        fleet.clock.within(fleet.node_timeout + Duration::from_secs(1), settled).await;
     }
 }
 

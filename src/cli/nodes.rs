@@ -74,6 +74,12 @@ impl NodeArgs {
             let message = "no nodes: name them with --nodes URL,URL,URL or in LEASEHOLD_NODES";
             return Err(Failure::usage(message));
         }
+        if let Some(entry) = self.nodes.as_deref().and_then(gap) {
+            // Other nodes than all the rest is no exclusion at all.
+            let message =
+                format!("node {entry} is empty: is a variable unset? Give all clients the same nodes");
+            return Err(Failure::usage(message));
+        }
         Ok(Redlock::builder()
             .nodes(nodes)
             .namespace(self.namespace.clone().into_vec())
@@ -91,6 +97,12 @@ impl std::fmt::Debug for NodeArgs {
 
 fn addresses(list: &str) -> Vec<&str> {
     list.split(|c: char| c == ',' || c.is_whitespace()).filter(|address| !address.is_empty()).collect()
+}
+
+/// Which entry of `list` is left empty, counted from 1; a comma at the end is none.
+fn gap(list: &str) -> Option<usize> {
+    let entries: Vec<&str> = list.trim_end().trim_end_matches(',').split(',').collect();
+    entries.iter().position(|entry| entry.trim().is_empty()).map(|index| index + 1)
 }
 
 /// The nodes that do not answer now, and why; empty if all do.
@@ -121,5 +133,14 @@ mod tests {
         let list = " redis://a, redis://b:1,\nredis://c/2,";
         assert_eq!(addresses(list), ["redis://a", "redis://b:1", "redis://c/2"]);
         assert!(addresses(" ,\n").is_empty());
+    }
+
+    #[test]
+    fn an_entry_between_two_commas_is_not_left_out() {
+        assert_eq!(gap("redis://a,redis://b,\n"), None);
+        assert_eq!(gap("redis://a redis://b"), None);
+        assert_eq!(gap("redis://a,,redis://b"), Some(2));
+        assert_eq!(gap(",redis://a"), Some(1));
+        assert_eq!(gap("redis://a, ,redis://b"), Some(2));
     }
 }

@@ -1,4 +1,4 @@
-use leasehold::{LossReason, ReleaseError};
+use leasehold::{AcquireError, InvalidRequest, LossReason, ReleaseError};
 use tokio::time::Instant;
 
 use super::*;
@@ -111,4 +111,26 @@ async fn a_release_waits_for_nobody_once_the_key_is_known_to_be_lost() {
     let error = lease.release().await.unwrap_err();
     assert!(matches!(error, ReleaseError::Lost(_)), "{error}");
     assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_ends_a_round_at_any_moment_and_waits_for_its_undoing() {
+    for moment in 0..60 {
+        let (nodes, redlock) = nodes(5).await;
+        let late = [20, 10, 30, 40, 50]
+            .map(|time| if time % 20 == 0 { Gate::Slow } else { Gate::Late }(millis(time)));
+        gate_all(&nodes, &late);
+        let request = redlock.lease("k").fenced();
+        let attempt = tokio::spawn(async move { request.acquire().await });
+        tokio::time::sleep(millis(moment)).await;
+        redlock.close().await;
+        assert_eq!(holders(&nodes, 5, "k"), [0; 0], "closed after {moment} ms");
+        match attempt.await.unwrap() {
+            Ok(lease) => assert!(!lease.is_valid(), "won, and closed after {moment} ms"),
+            Err(AcquireError::InvalidRequest(InvalidRequest::Closed)) => {}
+            Err(other) => panic!("{other:?} when closed after {moment} ms"),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(holders(&nodes, 5, "k"), [0; 0], "closed after {moment} ms");
+    }
 }

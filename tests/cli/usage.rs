@@ -12,6 +12,8 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["run", "k", "--"], "CMD"),
     (&["run", "k", "--", "true"], "--nodes"),
     (&["run", "--nodes", " , ", "k", "--", "true"], "LEASEHOLD_NODES"),
+    (&["run", "--nodes", "redis://127.0.0.1:1,,redis://127.0.0.1:3", "k", "--", "true"], "node 2 is empty"),
+    (&["run", "--nodes", "redis://127.0.0.1:1", "--namespace", "leasehold:", "k", "--", "true"], "namespace"),
     (&["run", "--nodes", "http://h", "k", "--", "true"], "http://h"),
     (&["run", "--nodes", "redis://h,redis://h", "k", "--", "true"], "one server"),
     (&["run", "--nodes", "redis://h", "--ttl", "soon", "k", "--", "true"], "--ttl"),

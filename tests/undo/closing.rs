@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use leasehold::testing::LocalMasters;
-use leasehold::{AcquireError, LossReason, Redlock};
+use leasehold::{AcquireError, InvalidRequest, LossReason, Redlock};
 
 use crate::common::*;
 
@@ -114,6 +114,61 @@ async fn close_gives_back_what_is_held_and_tells_its_holders() {
         assert!(lease.extend(secs(10)).await.is_err());
         assert!(lease.release().await.is_err());
     }
+}
+
+/// Acquires `count` keys at once, closes after `pause`, and looks for what is left right then.
+async fn closes_while_acquiring(count: usize, pause: std::time::Duration) {
+    let (masters, redlock) = world().await;
+    let key = |index: usize| format!("job-{index}");
+    let attempt = |index| {
+        let request = redlock.lease(key(index)).ttl(secs(60));
+        tokio::spawn(async move { request.acquire().await })
+    };
+    let attempts: Vec<_> = (0..count).map(attempt).collect();
+    tokio::time::sleep(pause).await;
+    within(ms(300) + secs(2), "close should end", redlock.close()).await;
+    for raw in raws(&masters) {
+        let keys: Vec<String> = raw.ask(&["KEYS", "job-*"]).await;
+        assert!(keys.is_empty(), "{keys:?} after {pause:?}");
+    }
+    for attempt in attempts {
+        match soon("an attempt should end", attempt).await.unwrap() {
+            // It was won before.
+            Ok(lease) => assert!(!lease.is_valid(), "{lease:?}"),
+            Err(error) => assert!(
+                matches!(error, AcquireError::InvalidRequest(InvalidRequest::Closed)),
+                "{error:?} after {pause:?}"
+            ),
+        }
+    }
+}
+
+#[tokio::test]
+async fn close_ends_what_is_being_acquired_and_leaves_nothing_of_it() {
+    for pause in 0..3 {
+        closes_while_acquiring(30, ms(pause)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn close_ends_what_other_threads_are_acquiring() {
+    for pause in 0..3 {
+        closes_while_acquiring(30, ms(pause)).await;
+    }
+}
+
+#[tokio::test]
+async fn close_ends_a_wait_for_a_key_that_another_holds() {
+    let (masters, redlock) = world().await;
+    let other = client(&masters).await;
+    let held = hold(&other, "job").await;
+    let request = redlock.lease("job").wait(secs(60));
+    let waiting = tokio::spawn(async move { request.acquire().await });
+    tokio::time::sleep(ms(50)).await;
+    redlock.close().await;
+    let refused = soon("the wait should end", waiting).await.unwrap();
+    assert!(matches!(refused, Err(AcquireError::InvalidRequest(InvalidRequest::Closed))), "{refused:?}");
+    assert!(held.is_valid());
 }
 
 #[tokio::test]
