@@ -26,8 +26,8 @@ pub(crate) struct BadAddress {
     pub(crate) reason: String,
 }
 
-const FORMS: &str =
-    "use redis://[user:password@]host[:port][/db], rediss://… (feature `tls`) or unix:///path[?db=n]";
+const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss://… (feature `tls`) or unix:///path[?db=n]; in a password \
+     @ : / # ? , are %40 %3A %2F %23 %3F %2C";
 
 impl Address {
     pub(crate) fn parse(text: &str) -> Result<Self, BadAddress> {
@@ -88,12 +88,22 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What may be shown of an address that could not be read: nothing before an `@`, nothing after a `?`.
+/// What may be shown of an address that could not be read: nothing before an `@`, nothing after a `?`, and
+/// nothing that stands where a port should and is none: it may be a password whose `@` is missing.
 fn without_secrets(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let rest = rest.rsplit_once('@').or_else(|| rest.rsplit_once("%40")).map_or(rest, |(_, host)| host);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    if scheme.is_empty() { rest.to_owned() } else { format!("{scheme}://{rest}") }
+    // An IPv6 address stands in brackets.
+    let bracket = rest.rfind(']').map_or(0, |end| end + 1);
+    let colon = rest[bracket..].find(':').map(|colon| bracket + colon);
+    let is_port =
+        |port: &str| port.split('/').next().is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    let shown = match colon {
+        Some(colon) if !is_port(&rest[colon + 1..]) => format!("{}:…", &rest[..colon]),
+        _ => rest.to_owned(),
+    };
+    if scheme.is_empty() { shown } else { format!("{scheme}://{shown}") }
 }
 
 #[cfg(test)]
@@ -131,12 +141,28 @@ mod tests {
             "unix:?pass=secret&db=x",
             "unix:///s?db=x&pass=secret",
             "redis://u:sec/secret@h:1",
+            "redis://u:secret",
+            "redis://u:s,secret",
+            "redis://u%3Asecret%40h:1x",
         ];
         for text in bad {
             let error = Address::parse(text).expect_err(text);
             assert!(!error.reason.contains("secret"), "{text}: {error:?}");
             assert!(!error.shown.contains("secret") || text == "secret", "{text}: {error:?}");
             assert!(!error.reason.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_of_a_bad_address_is_shown() {
+        for (text, shown) in [
+            ("redis://u:p@h:0", "redis://h:0"),
+            ("redis://h:99999", "redis://h:99999"),
+            ("redis://[::1]:0/2", "redis://[::1]:0/2"),
+            ("redis://h:a", "redis://h:…"),
+            ("http://h:1", "http://h:1"),
+        ] {
+            assert_eq!(Address::parse(text).expect_err(text).shown, shown);
         }
     }
 
