@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use leasehold::Redlock;
 
-use super::exit::{Code, Failure, print};
+use super::exit::{Code, Failure, deliver};
 use super::nodes::NodeArgs;
 use facts::{Facts, Fleet};
 use finding::{Finding, Weight, findings, heaviest};
@@ -70,11 +70,11 @@ fn doctor(args: &DoctorArgs) -> Result<Code, Failure> {
     // Names that are still being resolved.
     runtime.shutdown_background();
     let findings = findings(&fleet);
-    print(&if args.json {
+    deliver(&if args.json {
         json::text(&fleet, &findings)
     } else {
         table::text(&fleet, &findings, table::colours_are_welcome())
-    });
+    })?;
     Ok(code(&fleet, &findings, args.strict))
 }
 

@@ -1,7 +1,7 @@
 //! Exit codes, and what is said on the way out.
 
 use std::fmt;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use leasehold::{AcquireError, ConnectError};
@@ -95,10 +95,21 @@ pub(crate) fn say(message: &str) {
     write_error(&format!("leasehold: {}\n", message.replace('\n', " ")));
 }
 
-/// Writes to standard output; a reader that went away has seen enough.
-pub(crate) fn print(text: &str) {
+/// Writes to standard output what a command was run for. A reader that went away has seen enough; a full disk
+/// has not.
+pub(crate) fn deliver(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::system("write the result", error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The same for what is told on the way.
+pub(crate) fn print(text: &str) {
+    let _ = deliver(text);
 }
 
 /// Writes to standard error; one that is closed is no reason to fail.

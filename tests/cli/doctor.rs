@@ -305,3 +305,16 @@ async fn clients_that_were_given_something_else_are_a_warning() {
     assert!(other.stdout.contains("WARNING other-fleet: "), "{other:?}");
     assert_eq!(doctor(&masters.urls(), &["--strict"]).await.code, Some(0));
 }
+
+#[tokio::test]
+async fn a_result_that_cannot_be_written_is_a_failure() {
+    let masters = five().await;
+    for options in [&[][..], &["--json"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let mut command = command_on(&masters.urls(), "doctor", options);
+        let doctor = command.stdout(full).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+        let ended = doctor.wait_with_output().await.expect("it ends");
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        assert!(String::from_utf8_lossy(&ended.stderr).contains("cannot write the result"), "{ended:?}");
+    }
+}
