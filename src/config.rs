@@ -38,7 +38,8 @@ pub struct Builder {
     node_timeout: Duration,
     max_ttl: Duration,
     restart_guard: bool,
-    fence_ttl: Duration,
+    /// None was given.
+    fence_ttl: Option<Duration>,
     observe_only: bool,
     #[cfg(feature = "tls")]
     tls_ca: Option<Arc<[u8]>>,
@@ -52,7 +53,7 @@ impl Builder {
             node_timeout: DEFAULT_NODE_TIMEOUT,
             max_ttl: DEFAULT_MAX_TTL,
             restart_guard: true,
-            fence_ttl: DEFAULT_FENCE_TTL,
+            fence_ttl: None,
             observe_only: false,
             #[cfg(feature = "tls")]
             tls_ca: None,
@@ -107,14 +108,15 @@ impl Builder {
         self
     }
 
-    /// How long each node keeps the record of a key's highest fence; default 24 h, at least `max_ttl`.
+    /// How long each node keeps the record of a key's highest fence; default 24 h, at least
+    /// `max_ttl`.
     ///
     /// A record is a key at each node (`leasehold:fence:` and the key, behind the namespace), so that there
     /// are as many of them as keys that were fenced within this time, held or not. Each grant begins the time
     /// anew. After it, time in the number alone keeps fences growing: a node whose clock was set back by more
     /// could then grant a lower one.
     pub fn fence_ttl(mut self, ttl: Duration) -> Self {
-        self.fence_ttl = ttl;
+        self.fence_ttl = Some(ttl);
         self
     }
 
@@ -197,7 +199,8 @@ impl Builder {
                 return Err(ConnectError::Refused { position: index + 1, address, refusal });
             }
         }
-        let mut fleet = Fleet::new(nodes, clock, self.namespace, node_timeout, max_ttl, self.fence_ttl);
+        let fence_ttl = self.fence_ttl.unwrap_or(DEFAULT_FENCE_TTL.max(max_ttl));
+        let mut fleet = Fleet::new(nodes, clock, self.namespace, node_timeout, max_ttl, fence_ttl);
         fleet.observe_only = observe_only;
         Ok(Redlock::new(fleet))
     }
@@ -217,8 +220,8 @@ impl Builder {
         if self.max_ttl > Duration::from_secs(365 * 86_400) {
             return invalid("max_ttl", format!("{:?} is above a year", self.max_ttl));
         }
-        if self.fence_ttl < self.max_ttl || self.fence_ttl > LONGEST {
-            let reason = format!("{:?} is out of range: use between max_ttl and ten years", self.fence_ttl);
+        if let Some(ttl) = self.fence_ttl.filter(|ttl| *ttl < self.max_ttl || *ttl > LONGEST) {
+            let reason = format!("{ttl:?} is out of range: use between max_ttl and ten years");
             return invalid("fence_ttl", reason);
         }
         if self.node_timeout < Duration::from_millis(1) || self.node_timeout > self.max_ttl {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::Fence;
 use leasehold::testing::LocalMasters;
+use leasehold::{Fence, Redlock};
 
 use super::support::{KEY, MAX_TTL, RECORD, ask, builder, client, next_fence, three, until};
 
@@ -124,4 +124,13 @@ async fn healing_never_sets_a_record_back() {
     until(async || on_all(&masters, KEY, &token).await).await;
     assert_eq!(record(&masters, 2, RECORD).await, Some(higher));
     lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_longest_ttl_needs_no_word_on_the_record() {
+    let year = Duration::from_secs(365 * 86_400);
+    let builder = || Redlock::builder().nodes(["redis://127.0.0.1:1"]).max_ttl(year);
+    builder().connect().await.expect("the record is kept as long as the longest lease");
+    let refused = builder().fence_ttl(year / 2).connect().await.expect_err("shorter than a lease");
+    assert!(refused.to_string().contains("fence_ttl"), "{refused}");
 }
