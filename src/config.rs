@@ -144,13 +144,20 @@ impl Builder {
     /// Starts to connect to all nodes, and waits until each was tried, for at most the node timeout.
     ///
     /// The nodes need not be up: one that comes up later is taken in. Must be awaited within a tokio runtime
-    /// with I/O and time enabled, which must live as long as the leases.
+    /// with I/O and time enabled, which must live as long as the leases: it runs the heartbeats and the
+    /// connections, and when it has ended nobody is told of a loss. So do not share a client between tests
+    /// that have a runtime each.
     ///
     /// # Errors
     ///
     /// What is wrong in itself: no node, a bad address, one server twice, an option out of its range, a
     /// node that answers and is a replica, a cluster node, a sentinel or the same server as another (these
     /// not for a client that [only observes](Self::observe_only)).
+    ///
+    /// # Panics
+    ///
+    /// In a runtime whose time is not enabled. In one whose I/O is not, its background tasks do, and no node is
+    /// ever connected: use `enable_all()`.
     ///
     /// # Cancel safety
     ///
