@@ -194,7 +194,9 @@ pub(crate) trait Connection: Send + Sync + 'static {
     fn submit(&self, command: &Command, form: Form) -> BoxFuture<'static, Heard>;
 
     /// The form to put `command` in after `form` failed with `error`, if there is one.
-    fn next_form(&self, command: &Command, form: Form, error: &NodeError) -> Option<Form>;
+    fn next_form(&self, _command: &Command, _form: Form, _error: &NodeError) -> Option<Form> {
+        None
+    }
 
     /// What the node said of itself when the connection was made.
     fn report(&self) -> &Report;
@@ -203,7 +205,9 @@ pub(crate) trait Connection: Send + Sync + 'static {
     fn alarm(&self) -> &Arc<Alarm>;
 
     /// The native commands in use on it.
-    fn native(&self) -> Vec<&'static str>;
+    fn native(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// Asks for what may have changed of it.
     fn look(&self) -> BoxFuture<'static, Result<Report, NodeError>>;

@@ -39,7 +39,6 @@ struct State {
     /// Connections that the server still has, by client number.
     links: HashMap<u64, CancellationToken>,
     requests: Vec<String>,
-    marker: Option<Marker>,
     /// By how many microseconds its clock was stepped forward.
     stepped: u64,
 }
@@ -101,7 +100,6 @@ impl MemoryNodes {
         state.run += 1;
         if !keep {
             state.store = Store::default();
-            state.marker = None;
         }
     }
 
@@ -164,7 +162,7 @@ impl MemoryNode {
             run_id: Some(format!("{}-{run}", self.name)),
             role: Some(Role::Master),
             time: Some(self.time()),
-            marker: Some(self.lock().marker.clone()),
+            marker: Some(self.lock().store.marker().cloned()),
             appendonly: Some(true),
             fsync: Some("always".to_owned()),
             no_fsync_on_rewrite: Some(false),
@@ -275,20 +273,12 @@ impl Connection for MemoryConnection {
         .boxed()
     }
 
-    fn next_form(&self, _: &Command, _: Form, _: &NodeError) -> Option<Form> {
-        None
-    }
-
     fn report(&self) -> &Report {
         &self.report
     }
 
     fn alarm(&self) -> &Arc<Alarm> {
         &self.alarm
-    }
-
-    fn native(&self) -> Vec<&'static str> {
-        Vec::new()
     }
 
     fn look(&self) -> BoxFuture<'static, Result<Report, NodeError>> {
@@ -303,13 +293,7 @@ impl Connection for MemoryConnection {
     }
 
     fn mark(&self, marker: &Marker) -> BoxFuture<'static, Result<Marker, NodeError>> {
-        let mut state = self.node.lock();
-        let stands = match state.marker.take() {
-            Some(stands) if stands.run_id == marker.run_id && stands.since < marker.since => stands,
-            _ => marker.clone(),
-        };
-        state.marker = Some(stands.clone());
-        ready(Ok(stands)).boxed()
+        ready(Ok(self.node.lock().store.mark(marker))).boxed()
     }
 
     fn kill(&self, client: u64) -> BoxFuture<'static, Result<(), NodeError>> {

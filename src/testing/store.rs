@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::node::{Command, Target, Vote};
+use crate::node::{Command, Marker, Target, Vote};
 use crate::proposal::Unfit;
 use crate::sabotage::{self, Sabotage};
 
@@ -21,11 +21,31 @@ pub(crate) struct Store {
     entries: BTreeMap<Vec<u8>, Entry>,
     /// The highest fence by its record.
     fences: BTreeMap<Vec<u8>, u64>,
+    marker: Option<Marker>,
 }
 
 impl Store {
     pub(crate) fn live(&self, key: &[u8], time: u64) -> Option<&Entry> {
         self.entries.get(key).filter(|entry| time < entry.expires)
+    }
+
+    pub(crate) fn marker(&self) -> Option<&Marker> {
+        self.marker.as_ref()
+    }
+
+    /// Writes the node's marker, unless one of the same run remembers longer. Returns what stands.
+    pub(crate) fn mark(&mut self, marker: &Marker) -> Marker {
+        let stands = match self.marker.take() {
+            Some(stands) if stands.run_id == marker.run_id && stands.since < marker.since => stands,
+            _ => marker.clone(),
+        };
+        self.marker.insert(stands).clone()
+    }
+
+    /// Loses everything but the marker, as a running node can.
+    #[cfg(test)]
+    pub(crate) fn forget_keys(&mut self) {
+        *self = Self { marker: self.marker.take(), ..Self::default() };
     }
 
     /// Runs `command` on a node whose TIME is `time`.

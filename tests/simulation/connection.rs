@@ -101,20 +101,12 @@ impl Connection for SimConnection {
         .boxed()
     }
 
-    fn next_form(&self, _: &Command, _: Form, _: &NodeError) -> Option<Form> {
-        None
-    }
-
     fn report(&self) -> &Report {
         &self.report
     }
 
     fn alarm(&self) -> &Arc<Alarm> {
         &self.alarm
-    }
-
-    fn native(&self) -> Vec<&'static str> {
-        Vec::new()
     }
 
     fn look(&self) -> BoxFuture<'static, Result<Report, NodeError>> {

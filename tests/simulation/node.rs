@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::world::{Memory, NodePlan};
-use crate::node::{Marker, NodeError, NodeErrorKind, Report, Role};
+use crate::node::{NodeError, NodeErrorKind, Report, Role};
 use crate::testing::{EPOCH, Store};
 
 use super::message::{Ask, Told};
@@ -15,9 +15,8 @@ pub(crate) struct SimNode {
     pub(crate) name: std::sync::Arc<str>,
     plan: NodePlan,
     pub(crate) store: Store,
-    marker: Option<Marker>,
     /// What is on disk, and since when.
-    disk: (Store, Option<Marker>, u64),
+    disk: (Store, u64),
     /// Grows with each start.
     run: u64,
     pub(crate) up: bool,
@@ -39,8 +38,7 @@ impl SimNode {
             up: plan.up_at == 0,
             plan,
             store: Store::default(),
-            marker: None,
-            disk: (Store::default(), None, 0),
+            disk: (Store::default(), 0),
             run: 0,
             frozen: false,
             stepped: 0,
@@ -71,15 +69,15 @@ impl SimNode {
         let time = self.time(micros);
         let told = match ask {
             Ask::Report => Told::Report(Box::new(self.report(client, time))),
-            Ask::Mark(marker) => Told::Marker(Box::new(self.mark(marker))),
+            Ask::Mark(marker) => Told::Marker(Box::new(self.store.mark(marker))),
             Ask::Kill(_) => Told::Done,
             Ask::Command(command) => {
                 let vote = self.store.run(command, time);
                 Told::Vote(vote, time)
             }
         };
-        if !self.plan.synced && micros >= self.disk.2 + SYNC {
-            self.disk = (self.store.clone(), self.marker.clone(), micros);
+        if !self.plan.synced && micros >= self.disk.1 + SYNC {
+            self.disk = (self.store.clone(), micros);
         }
         told
     }
@@ -90,7 +88,7 @@ impl SimNode {
             client: Some(client),
             role: Some(Role::Master),
             time: Some(time),
-            marker: Some(self.marker.clone()),
+            marker: Some(self.store.marker().cloned()),
             appendonly: Some(true),
             fsync: Some(if self.plan.synced { "always" } else { "everysec" }.to_owned()),
             no_fsync_on_rewrite: Some(false),
@@ -99,19 +97,10 @@ impl SimNode {
         }
     }
 
-    fn mark(&mut self, marker: &Marker) -> Marker {
-        let stands = match self.marker.take() {
-            Some(stands) if stands.run_id == marker.run_id && stands.since < marker.since => stands,
-            _ => marker.clone(),
-        };
-        self.marker = Some(stands.clone());
-        stands
-    }
-
     /// Whether it is one of those that fail: it lost its memory, and cannot be old enough to vote again.
     pub(crate) fn is_forgetful(&self, micros: u64, max_ttl: u64) -> bool {
         let lately = |forgot: u64| micros < forgot + (max_ttl * 11 / 10 + 1_000) * 1_000;
-        self.forgot.is_some_and(|forgot| lately(forgot) || self.marker.is_none())
+        self.forgot.is_some_and(|forgot| lately(forgot) || self.store.marker().is_none())
     }
 
     /// The process ends; what comes back after it is decided here.
@@ -130,12 +119,12 @@ impl SimNode {
                 };
                 let back = &tokens(&self.disk.0) - &tokens(&self.store);
                 self.restored.extend(back);
-                (self.store, self.marker) = (self.disk.0.clone(), self.disk.1.clone());
+                self.store = self.disk.0.clone();
                 self.forgot = Some(micros);
             }
             Memory::Nothing => {
-                (self.store, self.marker) = (Store::default(), None);
-                self.disk = (Store::default(), None, micros);
+                self.store = Store::default();
+                self.disk = (Store::default(), micros);
                 self.forgot = Some(micros);
             }
         }
@@ -149,7 +138,7 @@ impl SimNode {
 
     /// Its keys are gone, and nobody is told.
     pub(crate) fn forget(&mut self) {
-        self.store = Store::default();
+        self.store.forget_keys();
     }
 }
 

@@ -4,7 +4,7 @@
 use super::ledger::Breach;
 use super::run::play;
 use super::world::{ClientPlan, Delays, End, Fault, Memory, NodePlan, Step, Trouble, Way, World};
-use crate::sabotage::{self, Sabotage};
+use crate::sabotage::Sabotage;
 
 const NODE: NodePlan = NodePlan { rate: 0, clock_off: 0, up_at: 0, synced: false };
 
@@ -45,11 +45,9 @@ fn world(seed: u64, clients: Vec<ClientPlan>, faults: Vec<Fault>) -> World {
 }
 
 fn is_mended(world: &World, by: Sabotage, breach: Breach) {
-    sabotage::switch(Some(by));
-    let without = play(world, false).violation;
-    sabotage::switch(None);
+    let without = play(world, Some(by), false).violation;
     assert_eq!(without.map(|violation| violation.breach), Some(breach), "the world shows it no more");
-    let with = play(world, true);
+    let with = play(world, None, true);
     assert!(with.violation.is_none(), "{}", with.history);
 }
 

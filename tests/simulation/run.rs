@@ -14,6 +14,7 @@ use super::network::Network;
 use super::process::{Process, Tied};
 use super::world::World;
 use crate::dice::seeded;
+use crate::sabotage::{self, Sabotage};
 
 /// Longer than any client's steps take.
 const SPAN: Duration = Duration::from_secs(120);
@@ -24,11 +25,13 @@ pub(crate) struct Outcome {
     pub(crate) history: String,
 }
 
-/// Plays `world` to its end or to the first promise that is broken.
-pub(crate) fn play(world: &World, recorded: bool) -> Outcome {
+/// Plays `world` to its end or to the first promise that is broken, and does not keep the rule `without`.
+pub(crate) fn play(world: &World, without: Option<Sabotage>, recorded: bool) -> Outcome {
     seeded::seed(Some(world.seed));
+    sabotage::switch(without);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let outcome = runtime.expect("a runtime").block_on(story(Arc::new(world.clone()), recorded));
+    sabotage::switch(None);
     seeded::seed(None);
     outcome
 }

@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree;
 use super::ledger::{Breach, Counts, Violation};
 use super::run::play;
 use super::world::{self, Kind, World};
-use crate::sabotage::{self, Sabotage};
+use crate::sabotage::Sabotage;
 
 /// What is looked for in which worlds.
 #[derive(Clone, Copy, Default)]
@@ -74,9 +74,7 @@ impl Search {
     }
 
     fn play(&self, world: &World) -> (Option<Violation>, Counts) {
-        sabotage::switch(self.without);
-        let outcome = play(world, false);
-        sabotage::switch(None);
+        let outcome = play(world, self.without, false);
         let wanted = |violation: &Violation| self.breach.is_none_or(|breach| violation.breach == breach);
         (outcome.violation.filter(wanted), outcome.counts)
     }
@@ -100,9 +98,7 @@ impl Search {
             }
         }
         let smallest = this.world(smallest);
-        sabotage::switch(self.without);
-        let outcome = play(&smallest, true);
-        sabotage::switch(None);
+        let outcome = play(&smallest, self.without, true);
         let violation = outcome.violation.map_or_else(String::new, |violation| violation.to_string());
         format!("{smallest:#?}\n\n{}\nseed {}: {violation}", outcome.history, found.seed)
     }
