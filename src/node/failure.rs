@@ -92,6 +92,11 @@ impl NodeError {
         self
     }
 
+    /// The same error of a command of which `other` is the outcome.
+    pub(crate) fn sent_as(self, other: &Self) -> Self {
+        Self { maybe_applied: other.maybe_applied, ..self }
+    }
+
     pub(crate) fn maybe_applied(&self) -> bool {
         self.maybe_applied
     }

@@ -142,7 +142,7 @@ impl Shared {
     fn count(&self, state: &mut State, pending: &Pending, answer: Answer) -> Answer {
         let command = &pending.command;
         if !matches!(answer, Ok(Vote::Yes)) || !command.sets() {
-            return answer;
+            return state.explained(pending.epoch, answer);
         }
         // Another client may have marked it anew since it was asked.
         let link = state.link(pending.epoch);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::clock_watch::ClockWatch;
 use super::debts::Debts;
 use super::reply::Pending;
-use super::{Command, Connection, Form, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
+use super::{Answer, Command, Connection, Form, NodeError, NodeErrorKind, NodeWarning, Refusal, Report};
 use crate::clock::Timestamp;
 use crate::sabotage::{self, Sabotage};
 
@@ -166,6 +166,8 @@ pub(super) struct State {
     /// The supervisor looks by itself within a tick: no need to wake it for an orphan.
     pub(super) watching: bool,
     pub(super) last_error: Option<NodeError>,
+    /// The connection that was given up last, and why.
+    given_up: Option<(u64, NodeError)>,
     /// Why the node may not vote at all.
     pub(super) refusal: Option<Refusal>,
     pub(super) warnings: Vec<NodeWarning>,
@@ -189,6 +191,7 @@ impl State {
             orphans: VecDeque::new(),
             watching: false,
             last_error: None,
+            given_up: None,
             refusal: None,
             warnings: Vec::new(),
             report: Report::default(),
@@ -256,6 +259,7 @@ impl State {
                 link.connection.close();
                 self.orphans.clear();
                 self.since = now;
+                self.given_up = Some((link.epoch, error.clone()));
                 self.debts.disconnected(&link.connection.report().into(), link.outstanding > 0, now);
             }
             Phase::First { queue, .. } => {
@@ -270,6 +274,17 @@ impl State {
             self.refusal = None;
         }
         self.last_error = Some(error);
+    }
+
+    /// The answer to what was sent on the connection of that epoch. Where the connection was given up, the
+    /// reason says more than that it broke.
+    pub(super) fn explained(&self, epoch: u64, answer: Answer) -> Answer {
+        answer.map_err(|broken| match &self.given_up {
+            Some((of, reason)) if *of == epoch && broken.kind() == NodeErrorKind::ConnectionLost => {
+                reason.clone().sent_as(&broken)
+            }
+            _ => broken,
+        })
     }
 
     /// Why a node that is down gives no vote.

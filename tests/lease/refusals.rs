@@ -1,5 +1,6 @@
 //! Servers that refuse to serve: each refusal is a kind of its own, gives no vote and spoils nothing.
 
+use futures::future::join_all;
 use leasehold::testing::{Direction, FaultProxy, LocalMasters, TestingError};
 use leasehold::{
     AcquireError, ConnectError, ExtendError, NodeErrorKind, NodeErrors, NodeState, Redlock, Refusal,
@@ -93,6 +94,28 @@ async fn a_replica_gives_no_vote() {
             .all(|node| matches!(node.state, NodeState::Young(left) if left > secs(30)))
     };
     until("they should be known as young", young).await;
+}
+
+/// Its connection is given up while votes are under way on it: whoever waits for these learns why.
+#[tokio::test]
+async fn a_replica_is_named_as_one_to_all_that_wait_for_its_answer() {
+    let nodes = Proxied::start().await;
+    let redlock = nodes.client(secs(5)).await;
+    tell_three(&nodes.masters, &["REPLICAOF", "127.0.0.1", "1"]).await;
+    // Longer than it takes until a node that refused is looked at.
+    nodes.proxies[..3].iter().for_each(|proxy| proxy.latency(Direction::ToClient, ms(200)));
+    let attempts = (0..20).map(async |turn| {
+        tokio::time::sleep(ms(30 * turn)).await;
+        refused(&redlock).await
+    });
+    for failed in join_all(attempts).await {
+        let named: Vec<&str> = failed.iter().map(|error| error.address()).collect();
+        assert_eq!(named, nodes.names(3));
+        for error in &failed {
+            let known = matches!(error.kind(), NodeErrorKind::ReadOnly | NodeErrorKind::Refused);
+            assert!(known, "{:?}: {error}", error.kind());
+        }
+    }
 }
 
 #[tokio::test]
