@@ -3,9 +3,11 @@
 //!
 //! Criterion reports each by itself. The ratios at the end come from short blocks of all that take turns,
 //! so that whatever else the machine does falls on all alike. One node by itself shares no core with another, on
-//! a quiet machine. Last comes how many fenced leases took a second round where eight contend.
+//! a quiet machine; five nodes are also tried at a distance, as in one data centre. Last comes how many fenced
+//! leases took a second round where eight contend.
 
 mod contention;
+mod distance;
 mod raw;
 
 use std::time::{Duration, Instant};
@@ -21,6 +23,10 @@ const TOKEN: &str = "0123456789012345678901234567890123456789";
 /// Blocks of each kind, and operations in a block.
 const BLOCKS: usize = 100;
 const BLOCK: u64 = 100;
+
+/// Nodes, and how far away they are: the time that each way takes.
+const FLEETS: [(usize, Duration); 4] =
+    [(1, Duration::ZERO), (3, Duration::ZERO), (5, Duration::ZERO), (5, Duration::from_micros(250))];
 
 #[derive(Clone, Copy)]
 enum Side {
@@ -50,11 +56,16 @@ struct Bench {
 }
 
 impl Bench {
-    async fn start(nodes: usize) -> Self {
+    async fn start(nodes: usize, delay: Duration) -> Self {
         let masters = LocalMasters::builder().count(nodes).persistent(false).start().await;
         let masters = masters.expect("a redis-server or valkey-server can be started");
-        let redlock = Redlock::connect(masters.urls()).await.expect("the masters are up");
-        Self { redlock, raw: Raw::connect(&masters.urls()).await, _masters: masters }
+        let url = |index| match delay {
+            Duration::ZERO => masters.url(index),
+            _ => format!("redis://{}", distance::start(masters.addr(index), delay)),
+        };
+        let urls: Vec<String> = (0..nodes).map(url).collect();
+        let redlock = Redlock::connect(&urls).await.expect("the masters are up");
+        Self { redlock, raw: Raw::connect(&urls).await, _masters: masters }
     }
 
     /// The time that `count` operations take. Each acquire is released and each release acquired outside
@@ -118,9 +129,12 @@ fn main() {
     let runtime = Runtime::new().expect("a runtime");
     let mut criterion = Criterion::default().configure_from_args();
     let mut ratios = Vec::new();
-    for nodes in [1, 3, 5] {
-        let bench = runtime.block_on(Bench::start(nodes));
-        let fleet = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+    for (nodes, delay) in FLEETS {
+        let bench = runtime.block_on(Bench::start(nodes, delay));
+        let mut fleet = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+        if !delay.is_zero() {
+            fleet += &format!(" {:?} away", 2 * delay);
+        }
         for (name, operation) in [("acquire", Operation::Acquire), ("release", Operation::Release)] {
             let mut group = criterion.benchmark_group(format!("{name}, {fleet}"));
             for (side_name, side) in SIDES {
