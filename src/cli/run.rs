@@ -39,8 +39,8 @@ What it cannot do:
   A leasehold that is killed with KILL or stopped with STOP looks after nothing: CMD runs on, and the lease
   ends within the TTL. The same is true of a CMD that it may not signal, as with sudo.
 
-  LEASEHOLD_NODES is passed on to CMD, so that it can ask for leases itself. Where it holds passwords that
-  CMD should not see: leasehold run KEY -- env -u LEASEHOLD_NODES CMD…
+  LEASEHOLD_NODES is passed on to CMD, so that it can ask for leases itself; what --nodes names is not. Where
+  it holds passwords that CMD should not see: leasehold run KEY -- env -u LEASEHOLD_NODES CMD…
 
 Exit codes:
   CMD's own; 128 + n if CMD died of signal n, or if the wait was ended by signal n
