@@ -184,13 +184,24 @@ pub(super) fn failure(address: &Arc<str>, error: &RedisError) -> NodeError {
         "OOM" => NodeErrorKind::OutOfMemory,
         "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => NodeErrorKind::Cluster,
         "NOSCRIPT" => NodeErrorKind::NoScript,
-        // DELEX has no code of its own for it.
-        "ERR" if error.detail().is_some_and(|detail| detail.contains("should be of string type")) => {
-            NodeErrorKind::WrongType
-        }
+        "ERR" => uncoded(error.detail().unwrap_or_default()),
         _ => NodeErrorKind::Server,
     };
     NodeError::new(address, kind, reason(error))
+}
+
+/// The kind of what has no code of its own: by the words of the servers.
+fn uncoded(detail: &str) -> NodeErrorKind {
+    // Of a command in a script, by Redis 7.0 and by all since.
+    let forbidden = ["The user executing the script can't", "ACL failure in script"];
+    if forbidden.iter().any(|words| detail.starts_with(words)) {
+        return NodeErrorKind::NoPermission;
+    }
+    // Of DELEX.
+    if detail.contains("should be of string type") {
+        return NodeErrorKind::WrongType;
+    }
+    NodeErrorKind::Server
 }
 
 /// The server's or system's words, cut before they repeat arguments of the command: one is the token.

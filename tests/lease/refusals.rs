@@ -195,7 +195,14 @@ async fn a_user_without_permission_gets_no_vote() {
 
     tell_three(&masters, &["ACL", "SETUSER", "worker", "~*"]).await;
     until_free(&masters, "held").await;
-    tell_three(&masters, &["ACL", "SETUSER", "worker", "-set", "-eval", "-evalsha"]).await;
+    tell_three(&masters, &["ACL", "SETUSER", "worker", "-set"]).await;
+    // What a script may not do has no code of its own, and words that differ.
+    let refused = redlock.lease("fenced").ttl(secs(60)).fenced().try_acquire().await.unwrap_err();
+    let AcquireError::NoQuorum(too_few) = refused else { panic!("{refused:?}") };
+    let in_a_script =
+        [(NodeErrorKind::NoPermission, "USER EXECUTING"), (NodeErrorKind::NoPermission, "'SET'")];
+    assert_three(&masters, &too_few.failed, &in_a_script);
+    tell_three(&masters, &["ACL", "SETUSER", "worker", "-eval", "-evalsha"]).await;
     three_refuse(&masters, &redlock, &[kind]).await;
 }
 
