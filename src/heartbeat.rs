@@ -79,6 +79,10 @@ impl Heartbeat {
     pub(crate) async fn run(mut self) {
         let hold = self.hold.clone();
         let clock = &hold.fleet.clock;
+        // It may have been long until this was run at all.
+        if self.is_expired() {
+            return;
+        }
         self.fill_in();
         while self.takes_late() || !self.is_expired() {
             self.begin_request();

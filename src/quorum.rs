@@ -7,6 +7,9 @@ pub(crate) fn quorum(nodes: usize) -> usize {
     if sabotage::has(Sabotage::SmallQuorum) {
         return nodes / 2;
     }
+    if sabotage::has(Sabotage::AllNeeded) {
+        return nodes;
+    }
     nodes / 2 + 1
 }
 

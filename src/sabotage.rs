@@ -7,6 +7,8 @@
 pub(crate) enum Sabotage {
     /// A quorum is half of the nodes.
     SmallQuorum,
+    /// A quorum is all nodes.
+    AllNeeded,
     /// Nothing is taken off the TTL for clocks of other rates.
     NoDrift,
     /// Validity counts from the first answer.
@@ -33,6 +35,8 @@ pub(crate) enum Sabotage {
     LossAfterRetry,
     /// The heartbeat goes on when its lease is over.
     ZombieHeartbeat,
+    /// Release, drop and loss end nothing.
+    NeverOver,
     /// The second round of a fenced lease sets the fence and not the TTL.
     OldTtlOnSecondRound,
     /// A fence is what the client's clock says.

@@ -106,9 +106,11 @@ impl Client {
         self.note(|| format!("has {name} for {:?}, fence {:?}", lease.remaining(), lease.fence()));
         if let Some((after, ttl)) = step.extend {
             tokio::time::sleep(millis(after)).await;
-            let patience = step.drop_end.then_some(GiveUp::AtPoll(1));
-            let extended = give_up(lease.extend(millis(ttl)), patience).await;
-            self.network.ledger.count(|counts| counts.renewed += u64::from(matches!(extended, Some(Ok(())))));
+            let extended = give_up(lease.extend(millis(ttl)), step.cut_short).await;
+            self.network.ledger.count(|counts| {
+                counts.renewed += u64::from(matches!(extended, Some(Ok(()))));
+                counts.cut_short[0] += u64::from(extended.is_none());
+            });
             self.note(|| format!("extends {name} to {ttl} ms: {extended:?}"));
         }
         let kept = lease.lost();
@@ -117,23 +119,27 @@ impl Client {
             _ => tokio::time::timeout(millis(step.hold), kept).await.ok(),
         };
         if let Some(lost) = lost {
+            self.network.ledger.gone(token.as_str());
             self.network.ledger.count(|counts| counts.lost += 1);
             self.note(|| format!("loses {name}: {lost}"));
         }
         match step.end {
             End::Release => {
                 self.note(|| format!("releases {name}"));
-                let patience = step.drop_end.then_some(GiveUp::AtPoll(1));
-                let released = give_up(lease.release(), patience).await;
+                self.network.ledger.gone(token.as_str());
+                let released = give_up(lease.release(), step.cut_short).await;
+                self.network.ledger.count(|counts| counts.cut_short[1] += u64::from(released.is_none()));
                 self.note(|| format!("released {name}: {released:?}"));
             }
             End::Drop | End::Keep => {
                 self.note(|| format!("drops {name}"));
+                self.network.ledger.gone(token.as_str());
                 drop(lease);
             }
             End::Detach => {
                 let left = lease.detach();
                 self.network.ledger.detached(&self.process, token.as_str(), left);
+                self.network.ledger.gone(token.as_str());
                 self.note(|| format!("leaves {name} for {left:?}"));
             }
         }

@@ -29,7 +29,7 @@ pub(crate) fn worlds(kind: Kind) -> impl Strategy<Value = World> {
     let keys = if few { Just(1).boxed() } else { keys.boxed() };
     let times = (3_000u64..=4_000, node_timeout(kind), keys);
     let faults = (vec(fault(kind), fault_count(kind)), plot::plots(kind));
-    (any::<u64>(), times, delays(kind), nodes, clients, faults).prop_map(
+    (any::<u64>().no_shrink(), times, delays(kind), nodes, clients, faults).prop_map(
         move |(seed, (max_ttl, node_timeout, keys), delays, nodes, clients, (faults, plots))| {
             let mut world = World {
                 seed,
@@ -37,7 +37,8 @@ pub(crate) fn worlds(kind: Kind) -> impl Strategy<Value = World> {
                 node_timeout,
                 keys,
                 guard: true,
-                within: true,
+                few_forget: true,
+                outside: None,
                 kill: kind != Kind::Unkillable,
                 delays,
                 nodes,
@@ -119,10 +120,13 @@ fn step(kind: Kind) -> impl Strategy<Value = Step> {
     let renewed = matches!(kind, Kind::Crowded | Kind::Pauses | Kind::Crashes | Kind::Amnesia);
     let heartbeat = prop::bool::weighted(if renewed { 0.8 } else { 0.5 });
     let ends = [End::Release, End::Release, End::Release, End::Drop, End::Detach, End::Keep];
-    let end = (prop::sample::select(ends.to_vec()), give_up, prop::bool::weighted(0.1));
+    // An extend or a release takes two polls, and as long as a quorum's answers.
+    let moment = prop_oneof![(0..=40u64).prop_map(GiveUp::After), (0..=1u32).prop_map(GiveUp::AtPoll)];
+    let cut_short = prop::option::weighted(0.15, moment);
+    let end = (prop::sample::select(ends.to_vec()), give_up, cut_short);
     let what = (0..8usize, prop::bool::weighted(0.1), fenced, ttl, heartbeat);
     (pause, what, wait, hold, extend, end).prop_map(
-        |(pause, (key, all, fenced, ttl, heartbeat), wait, hold, extend, (end, give_up, drop_end))| Step {
+        |(pause, (key, all, fenced, ttl, heartbeat), wait, hold, extend, (end, give_up, cut_short))| Step {
             pause,
             key,
             all,
@@ -134,7 +138,7 @@ fn step(kind: Kind) -> impl Strategy<Value = Step> {
             extend,
             end,
             give_up,
-            drop_end,
+            cut_short,
         },
     )
 }

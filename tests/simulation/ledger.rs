@@ -1,6 +1,6 @@
 //! The checker: knows the true time, and every lease that was handed out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub(crate) struct Counts {
     pub(crate) lost: u64,
     pub(crate) renewed: u64,
     pub(crate) given_up: u64,
+    /// Extends and releases whose futures were dropped.
+    pub(crate) cut_short: [u64; 2],
     pub(crate) faults: u64,
     pub(crate) messages: u64,
 }
@@ -66,6 +68,7 @@ impl Counts {
         self.lost += other.lost;
         self.renewed += other.renewed;
         self.given_up += other.given_up;
+        self.cut_short.iter_mut().zip(other.cut_short).for_each(|(ours, others)| *ours += others);
         self.faults += other.faults;
         self.messages += other.messages;
     }
@@ -77,6 +80,7 @@ struct Entry {
     process: Arc<Process>,
     clock: Clock,
     keys: Vec<String>,
+    token: String,
     name: String,
     /// It was seen to be over.
     over: bool,
@@ -88,6 +92,10 @@ struct Entry {
 struct State {
     entries: Vec<Entry>,
     fences: BTreeMap<String, Fence>,
+    /// The tokens that are over by what their holders did or were told, whatever the code under test says.
+    gone: BTreeSet<String>,
+    /// Those whose validity has ended, which their holders may not know yet.
+    expired: BTreeSet<String>,
     /// Everything that was ever asked for, by its token.
     attempts: BTreeMap<String, (Arc<Process>, Weak<Target>, bool)>,
     violation: Option<Violation>,
@@ -148,6 +156,7 @@ impl Ledger {
                 process: process.clone(),
                 clock: clock.clone(),
                 keys,
+                token: lease.token().as_str().to_owned(),
                 name: name.clone(),
                 over: false,
                 detached: None,
@@ -156,6 +165,12 @@ impl Ledger {
         if let Some((before, fence)) = outrun {
             self.broken(Breach::Fence, format!("{name} has fence {fence}, after {before}"));
         }
+    }
+
+    /// The holder of `token` gives it back, drops it, leaves it or was told of its loss: nothing more is to be
+    /// sent for it but deletions.
+    pub(crate) fn gone(&self, token: &str) {
+        self.lock().gone.insert(token.to_owned());
     }
 
     /// The lease with `token` was left to run out within `left` by its holder's clock.
@@ -174,7 +189,11 @@ impl Ledger {
     /// Something is sent for `target`.
     pub(crate) fn sent(&self, process: &Arc<Process>, target: &Arc<Target>) {
         let token = target.token.as_str();
-        if target.is_over() {
+        let is_over = {
+            let state = self.lock();
+            target.is_over() || state.gone.contains(token) || state.expired.contains(token)
+        };
+        if is_over {
             self.broken(Breach::Zombie, format!("c{} {} is over", process.client, short(token)));
         }
         let mut state = self.lock();
@@ -185,17 +204,23 @@ impl Ledger {
 
     /// Looks at every lease, after whatever a client has done.
     pub(crate) fn look(&self) {
-        let mut broken = Vec::new();
-        let mut state = self.lock();
+        let (mut broken, mut expired) = (Vec::new(), Vec::new());
+        let mut guard = self.lock();
+        let state = &mut *guard;
         let mut valid: Vec<usize> = Vec::new();
         for (index, entry) in state.entries.iter_mut().enumerate() {
+            let was_over = entry.over;
             if let Some(breach) = entry.look() {
                 broken.push((breach, entry.name.clone()));
             }
             if entry.is_valid() {
                 valid.push(index);
             }
+            if entry.over && !was_over {
+                expired.push(entry.token.clone());
+            }
         }
+        state.expired.extend(expired);
         for (place, first) in valid.iter().enumerate() {
             for second in &valid[place + 1..] {
                 let (first, second) = (&state.entries[*first], &state.entries[*second]);
@@ -205,7 +230,7 @@ impl Ledger {
             }
         }
         state.entries.retain(|entry| !entry.is_done());
-        drop(state);
+        drop(guard);
         broken.into_iter().for_each(|(breach, what)| self.broken(breach, what));
     }
 
@@ -214,7 +239,8 @@ impl Ledger {
     pub(crate) fn should_be_gone(&self, token: &str) -> bool {
         let state = self.lock();
         let Some((process, target, detached)) = state.attempts.get(token) else { return false };
-        !detached && !process.is_dead() && target.upgrade().is_none_or(|target| target.is_over())
+        let over = || target.upgrade().is_none_or(|target| target.is_over());
+        !detached && !process.is_dead() && (state.gone.contains(token) || over())
     }
 }
 

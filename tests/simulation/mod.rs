@@ -37,10 +37,15 @@ use crate::sabotage::Sabotage;
 
 /// Within so many seeds each sabotage is found.
 const PATIENCE: u64 = 20_000;
+/// Worlds that are played to make one smaller, at most.
+const MOST_SHRINKS: usize = 1_000;
+/// In so many worlds everything happens.
+const ENOUGH: u64 = 100;
 
 /// Each rule of the algorithm, the worlds that show what it is for, and the promise that is broken without it.
-const SABOTAGES: [(Sabotage, Kind, Breach); 21] = [
+const SABOTAGES: [(Sabotage, Kind, Breach); 23] = [
     (Sabotage::SmallQuorum, Kind::Crowded, Breach::Overlap),
+    (Sabotage::AllNeeded, Kind::Crowded, Breach::Stuck),
     (Sabotage::NoDrift, Kind::Clocks, Breach::Overlap),
     (Sabotage::FromFirstReply, Kind::Network, Breach::Overlap),
     (Sabotage::PlainDelete, Kind::Network, Breach::Overlap),
@@ -54,6 +59,7 @@ const SABOTAGES: [(Sabotage, Kind, Breach); 21] = [
     (Sabotage::FromRenewalEnd, Kind::Network, Breach::Overlap),
     (Sabotage::LossAfterRetry, Kind::Network, Breach::LateLoss),
     (Sabotage::ZombieHeartbeat, Kind::Crowded, Breach::Zombie),
+    (Sabotage::NeverOver, Kind::Crashes, Breach::Zombie),
     (Sabotage::OldTtlOnSecondRound, Kind::Fences, Breach::Overlap),
     (Sabotage::FenceByClientClock, Kind::Fences, Breach::Fence),
     (Sabotage::FenceAheadOfHighest, Kind::Fences, Breach::Fence),
@@ -73,17 +79,23 @@ fn number(name: &str) -> Option<u64> {
 fn all_hold(search: Search, count: u64) {
     let begun = Instant::now();
     let first = number("LEASEHOLD_SEED").unwrap_or(0);
-    let Searched { found, worlds, counts } =
-        search.run(first..first + number("LEASEHOLD_SEEDS").unwrap_or(count));
+    let count = number("LEASEHOLD_SEEDS").unwrap_or(count);
+    let Searched { found, worlds, counts } = search.run(first..first + count);
     if let Some(found) = found {
-        panic!("{}\n\nLEASEHOLD_SEED={} LEASEHOLD_SEEDS=1 plays it again", search.shrink(&found), found.seed);
+        let smallest = search.shrink(&found, MOST_SHRINKS);
+        let shown = search.shown(&smallest);
+        panic!("{shown}\n\nLEASEHOLD_SEED={} LEASEHOLD_SEEDS=1 plays it again", found.seed);
     }
     let speed = worlds as f64 / begun.elapsed().as_secs_f64();
     println!("{worlds} worlds, {speed:.0} a second: {counts:?}");
-    assert!(
-        counts.granted > worlds && counts.lost > worlds / 2 && counts.faults > worlds,
-        "too little happens"
-    );
+    if count == 1 {
+        println!("{}", search.shown(&world::world(first)));
+    }
+    if count >= ENOUGH {
+        let much = counts.granted > worlds && counts.lost > worlds / 2 && counts.faults > worlds;
+        let all = counts.fenced > 0 && counts.given_up > 0 && counts.cut_short.iter().all(|count| *count > 0);
+        assert!(much && all, "too little happens");
+    }
 }
 
 #[test]
@@ -128,6 +140,22 @@ fn every_rule_that_is_dropped_breaks_its_promise() {
     assert!(missed.is_empty(), "not found within {PATIENCE} seeds: {missed:?}");
 }
 
+#[test]
+fn a_world_that_breaks_a_promise_is_made_smaller() {
+    let search =
+        Search { without: Some(Sabotage::SmallQuorum), kind: Some(Kind::Crowded), ..Search::default() };
+    let found = search.run(0..PATIENCE).found.expect("a violation");
+    let size = |world: &World| {
+        let steps: usize = world.clients.iter().map(|client| client.steps.len()).sum();
+        world.nodes.len() + world.clients.len() + world.faults.len() + steps
+    };
+    let (first, smallest) = (world::world(found.seed), search.shrink(&found, 300));
+    println!("from {} to {}", size(&first), size(&smallest));
+    assert!(size(&smallest) < size(&first) / 2, "{smallest:#?}");
+    let violation = play(&smallest, search.without, false).violation;
+    assert_eq!(violation.map(|violation| violation.breach), Some(found.violation.breach));
+}
+
 /// Where the promise ends, and what then breaks.
 fn breaks(breach: Breach, kind: Kind, twist: fn(&mut World)) {
     let search = Search { kind: Some(kind), breach: Some(breach), twist: Some(twist), ..Search::default() };
@@ -141,17 +169,24 @@ fn is_broken_outside(kind: Kind, twist: fn(&mut World)) {
 
 #[test]
 fn where_answers_take_longer_than_the_node_timeout_nobody_gets_a_key() {
-    breaks(Breach::Stuck, Kind::Crowded, |world| world.delays.usual = world.node_timeout * 4_000);
+    breaks(Breach::Stuck, Kind::Crowded, |world| {
+        world.outside = Some("no quorum answers in time");
+        world.delays.usual = world.node_timeout * 4_000;
+    });
 }
 
 #[test]
 fn outside_of_the_assumptions_nodes_that_forget_and_vote_give_a_key_twice() {
-    is_broken_outside(Kind::Amnesia, |world| world.guard = false);
+    is_broken_outside(Kind::Amnesia, |world| {
+        world.outside = Some("nodes that forgot vote");
+        world.guard = false;
+    });
 }
 
 #[test]
 fn outside_of_the_assumptions_two_running_nodes_that_forget_give_a_key_twice() {
     is_broken_outside(Kind::Crowded, |world| {
+        world.outside = Some("running nodes forget");
         let forget = |node| Fault { at: 1_000, what: Trouble::Forget { node } };
         world.nodes.truncate(3);
         world.faults.extend((0..2).map(forget));
@@ -161,7 +196,8 @@ fn outside_of_the_assumptions_two_running_nodes_that_forget_give_a_key_twice() {
 /// All nodes restart without their memory at once.
 fn restart(world: &mut World, nodes: usize) {
     let what = |node| Trouble::Crash { node, time: 20, memory: Memory::Nothing };
-    world.within = false;
+    world.outside = Some("most nodes forget at once");
+    world.few_forget = false;
     world.nodes.truncate(3);
     world.faults.extend((0..nodes).map(|node| Fault { at: 1_000, what: what(node) }));
 }
@@ -183,6 +219,7 @@ fn outside_of_the_assumptions_a_fleet_that_forgets_as_one_is_taken_for_a_new_one
 #[test]
 fn outside_of_the_assumptions_clocks_that_jump_give_a_key_twice() {
     is_broken_outside(Kind::Crowded, |world| {
+        world.outside = Some("clocks jump");
         world.nodes.truncate(3);
         world.faults.extend((0..2).map(|node| Fault { at: 1_000, what: Trouble::Step { node, by: 2_000 } }));
     });
@@ -195,6 +232,7 @@ fn two_of_three_nodes_that_restart_without_memory_give_no_key_twice() {
     let twist = |world: &mut World| restart(world, 2);
     let search = Search { kind: Some(Kind::Crowded), twist: Some(twist), ..Search::default() };
     let Searched { found, worlds, .. } = search.run(0..count);
-    assert!(found.is_none(), "{}", found.map_or_else(String::new, |found| search.shrink(&found)));
+    let shown = |found| search.shown(&search.shrink(&found, MOST_SHRINKS));
+    assert!(found.is_none(), "{}", found.map_or_else(String::new, shown));
     println!("{worlds} worlds");
 }

@@ -133,7 +133,25 @@ fn begin(network: &Network, state: &mut State, what: Trouble) {
 fn may_forget(state: &State, node: usize, now: u64) -> bool {
     let forgetful = |other: &usize| *other != node && state.nodes[*other].is_forgetful(now, state.max_ttl);
     let others = (0..state.nodes.len()).filter(forgetful).count();
-    !state.within || others < (state.nodes.len() - 1) / 2
+    !state.few_forget || others < (state.nodes.len() - 1) / 2
+}
+
+/// All is well from now on but for a minority of the nodes, which is down or cannot be reached.
+pub(crate) fn heal_a_quorum(network: &Network, seed: u64) {
+    heal(network);
+    let mut state = network.lock();
+    let state = &mut *state;
+    let nodes = state.nodes.len();
+    let (first, down) = (usize::try_from(seed % 64).unwrap_or(0), seed & 64 == 0);
+    for node in (0..(nodes - 1) / 2).map(|count| (first + count) % nodes) {
+        network.history.note("world", || format!("but for n{node}"));
+        if down {
+            state.nodes[node].crash(Memory::All, network.history.now());
+            network.close_all(state, node);
+        } else {
+            state.routes.iter_mut().for_each(|routes| routes[node] = [Fate::Lose; 2]);
+        }
+    }
 }
 
 /// All is well from now on.

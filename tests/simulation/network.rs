@@ -33,7 +33,7 @@ pub(crate) struct State {
     back: Vec<u64>,
     dice: StdRng,
     kill: bool,
-    pub(crate) within: bool,
+    pub(crate) few_forget: bool,
     pub(crate) max_ttl: u64,
     /// No more faults.
     pub(crate) calm: bool,
@@ -62,7 +62,7 @@ impl Network {
             back: world.clients.iter().map(|client| client.back).collect(),
             dice: StdRng::seed_from_u64(world.seed),
             kill: world.kill,
-            within: world.within,
+            few_forget: world.few_forget,
             max_ttl: world.max_ttl,
             calm: false,
             gone: vec![0; world.clients.len()],

@@ -20,7 +20,7 @@ const STEP: Step = Step {
     extend: None,
     end: End::Release,
     give_up: None,
-    drop_end: false,
+    cut_short: None,
 };
 
 fn client(steps: &[Step]) -> ClientPlan {
@@ -35,7 +35,8 @@ fn world(seed: u64, clients: Vec<ClientPlan>, faults: Vec<Fault>) -> World {
         node_timeout: 500,
         keys: 1,
         guard: true,
-        within: true,
+        few_forget: true,
+        outside: None,
         kill: true,
         delays: Delays { usual: 1_261, tail: 0 },
         nodes: vec![NODE; 3],

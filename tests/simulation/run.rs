@@ -18,6 +18,8 @@ use crate::sabotage::{self, Sabotage};
 
 /// Longer than any client's steps take.
 const SPAN: Duration = Duration::from_secs(120);
+/// Longer than it takes until all that is well is connected.
+const RECONNECT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Outcome {
     pub(crate) violation: Option<Violation>,
@@ -38,6 +40,9 @@ pub(crate) fn play(world: &World, without: Option<Sabotage>, recorded: bool) -> 
 
 async fn story(world: Arc<World>, recorded: bool) -> Outcome {
     let history = Arc::new(History::new(recorded));
+    if let Some(assumption) = world.outside {
+        history.note("world", || format!("outside of the assumptions: {assumption}"));
+    }
     let ledger = Ledger::new(history.clone());
     let network = Network::new(&world, &ledger);
     tokio::spawn(network.clone().run());
@@ -55,8 +60,8 @@ async fn live(network: &Arc<Network>, world: &Arc<World>) {
     let lives = (0..world.clients.len()).map(|index| life(network.clone(), world.clone(), index));
     let mut lives = std::pin::pin!(futures::future::join_all(lives));
     let mut clients = tokio::time::timeout(SPAN, &mut lives).await.ok();
-    nemesis::heal(network);
     if clients.is_none() {
+        nemesis::heal(network);
         clients = tokio::time::timeout(SPAN, &mut lives).await.ok();
     }
     let Some(clients) = clients else {
@@ -64,7 +69,11 @@ async fn live(network: &Arc<Network>, world: &Arc<World>) {
         return;
     };
     let clients = clients.into_iter().filter(|client| !client.process().is_dead());
-    leave(network, world, clients.collect()).await;
+    let clients: Vec<Client> = clients.collect();
+    nemesis::heal_a_quorum(network, world.seed);
+    everything_is_won(network, world).await;
+    nemesis::heal(network);
+    leave(network, world, clients).await;
 }
 
 /// The processes of client `index`, one after the other, until its steps are taken.
@@ -101,14 +110,12 @@ fn start(network: &Network, process: &Arc<Process>, task: impl Future<Output = (
     tokio::spawn(Tied { process, ledger, task: Box::pin(task) });
 }
 
-/// The promises about the end: debts are paid and leave nothing, somebody gets each key within a bound, and one
-/// TTL later no key is anywhere.
+/// The promises about the end: debts are paid and leave nothing, and one TTL later no key is anywhere.
 async fn leave(network: &Arc<Network>, world: &Arc<World>, clients: Vec<Client>) {
     let ledger = &network.ledger;
     let max_ttl = Duration::from_millis(world.max_ttl);
-    let reconnect = Duration::from_secs(10);
     // Where connections cannot be killed, what they may still do is waited out.
-    let paid_within = if world.kill { reconnect } else { max_ttl * 2 + reconnect };
+    let paid_within = if world.kill { RECONNECT } else { max_ttl * 2 + RECONNECT };
     for client in &clients {
         client.settle(paid_within).await;
     }
@@ -117,17 +124,13 @@ async fn leave(network: &Arc<Network>, world: &Arc<World>, clients: Vec<Client>)
         ledger.broken(Breach::Leftover, format!("{} is still at {key} of n{node}", short(&token)));
     }
     drop(clients);
-    let bound = max_ttl * 11 / 10 + reconnect;
-    if tokio::time::timeout(bound, everything_is_won(network, world)).await.is_err() {
-        ledger.broken(Breach::Stuck, format!("a key is not won within {bound:?}"));
-    }
     tokio::time::sleep(max_ttl * 11 / 10).await;
     for (node, key, token) in network.lock().standing(network.history.now()) {
         ledger.broken(Breach::Leftover, format!("{} outlives its TTL at {key} of n{node}", short(&token)));
     }
 }
 
-/// A new process wins every key.
+/// A new process wins every key, within a bound.
 async fn everything_is_won(network: &Arc<Network>, world: &Arc<World>) {
     let process = Process::new(0);
     let (network_of, process_of, world_of) = (network.clone(), process.clone(), world.clone());
@@ -139,5 +142,8 @@ async fn everything_is_won(network: &Arc<Network>, world: &Arc<World>) {
         }
         let _ = done.send(());
     });
-    let _ = ended.await;
+    let bound = Duration::from_millis(world.max_ttl) * 11 / 10 + RECONNECT;
+    if tokio::time::timeout(bound, ended).await.is_err() {
+        network.ledger.broken(Breach::Stuck, format!("a key is not won within {bound:?}"));
+    }
 }

@@ -79,13 +79,13 @@ impl Search {
         (outcome.violation.filter(wanted), outcome.counts)
     }
 
-    /// The smallest world that breaks the promise which that of `seed` breaks, and its history.
-    pub(crate) fn shrink(&self, found: &Found) -> String {
+    /// The smallest world that breaks the promise which that of `found` breaks, after at most `most` tries.
+    pub(crate) fn shrink(&self, found: &Found, most: usize) -> World {
         let this = Self { breach: Some(found.violation.breach), ..*self };
         let mut tree = world::tree(found.seed);
         let mut smallest = tree.current();
         let mut simpler = tree.simplify();
-        for _ in 0..MOST_SHRINKS {
+        for _ in 0..most {
             if !simpler {
                 break;
             }
@@ -97,12 +97,35 @@ impl Search {
                 simpler = tree.complicate();
             }
         }
-        let smallest = this.world(smallest);
-        let outcome = play(&smallest, self.without, true);
+        this.strip(this.world(smallest))
+    }
+
+    /// Leaves out of `world` whatever its breach does not need.
+    fn strip(&self, mut world: World) -> World {
+        self.leave_out(&mut world, 0, |world| &mut world.faults);
+        self.leave_out(&mut world, 1, |world| &mut world.clients);
+        for client in 0..world.clients.len() {
+            self.leave_out(&mut world, 1, |world| &mut world.clients[client].steps);
+        }
+        self.leave_out(&mut world, 1, |world| &mut world.nodes);
+        self.leave_out(&mut world, 0, |world| &mut world.faults);
+        world
+    }
+
+    fn leave_out<T>(&self, world: &mut World, least: usize, of: impl Fn(&mut World) -> &mut Vec<T>) {
+        for index in (0..of(world).len()).rev() {
+            let mut smaller = world.clone();
+            of(&mut smaller).remove(index);
+            if of(&mut smaller).len() >= least && self.play(&smaller).0.is_some() {
+                *world = smaller;
+            }
+        }
+    }
+
+    /// `world`, and what happens in it.
+    pub(crate) fn shown(&self, world: &World) -> String {
+        let outcome = play(world, self.without, true);
         let violation = outcome.violation.map_or_else(String::new, |violation| violation.to_string());
-        format!("{smallest:#?}\n\n{}\nseed {}: {violation}", outcome.history, found.seed)
+        format!("{world:#?}\n\n{}\n{violation}", outcome.history)
     }
 }
-
-/// Worlds played to make one smaller, at most.
-const MOST_SHRINKS: usize = 1_000;

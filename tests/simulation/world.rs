@@ -50,7 +50,9 @@ pub(crate) struct World {
     pub(crate) keys: usize,
     pub(crate) guard: bool,
     /// Only a minority of the nodes forgets at a time.
-    pub(crate) within: bool,
+    pub(crate) few_forget: bool,
+    /// The assumption that does not hold in this world.
+    pub(crate) outside: Option<&'static str>,
     /// CLIENT KILL is allowed.
     pub(crate) kill: bool,
     pub(crate) delays: Delays,
@@ -109,7 +111,7 @@ pub(crate) struct Step {
     /// The future of the attempt is dropped.
     pub(crate) give_up: Option<GiveUp>,
     /// So is that of the extend or the release.
-    pub(crate) drop_end: bool,
+    pub(crate) cut_short: Option<GiveUp>,
 }
 
 #[derive(Clone, Copy, Debug)]
