@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::{Lease, Redlock};
+use leasehold::{Lease, NodeStatus, NodeWarning, Redlock};
 
 use super::duration;
 use super::exit::{Code, Failure, say};
@@ -127,6 +127,7 @@ async fn with_nodes(
         signal = signals.ending() => return Ok(Code::of_signal(signal.as_raw())),
         lease = obtain(redlock, &args) => lease?,
     };
+    warn_of_others(redlock);
     let result = if let Some(signal) = signals.arrived() {
         // It came just as the lease was won.
         Ok(Code::of_signal(signal.as_raw()))
@@ -142,6 +143,15 @@ async fn with_nodes(
         _ => {}
     }
     result
+}
+
+/// A lease that does not exclude those whom it should is worth a word.
+fn warn_of_others(redlock: &Redlock) {
+    let nodes = redlock.nodes();
+    let warned = |node: &&NodeStatus| node.warnings.contains(&NodeWarning::OtherFleet);
+    if let Some(node) = nodes.iter().find(warned) {
+        say(&format!("warning: {}: {}", node.address, NodeWarning::OtherFleet));
+    }
 }
 
 async fn obtain(redlock: &Redlock, args: &RunArgs) -> Result<Lease, Failure> {

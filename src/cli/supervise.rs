@@ -126,7 +126,7 @@ impl<'a> Supervisor<'a> {
                     return if in_time { None } else { Some(trouble) };
                 }
                 Some(()) = self.children.recv() => {}
-                signal = self.signals.next() => self.send(signal),
+                signal = self.signals.next() => self.pass_on(signal),
                 Some(()) = self.suspends.recv() => {
                     self.terminal.suspend(&self.group, false);
                     self.resume();
@@ -153,7 +153,7 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 biased;
                 _ = self.watch.trouble() => return false,
-                signal = self.signals.next() => self.send(signal),
+                signal = self.signals.next() => self.pass_on(signal),
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
@@ -194,9 +194,18 @@ impl<'a> Supervisor<'a> {
             }
             tokio::select! {
                 biased;
-                signal = self.signals.next(), if killed.is_none() => self.send(signal),
+                signal = self.signals.next(), if killed.is_none() => self.pass_on(signal),
                 () = tokio::time::sleep(pause) => {}
             }
+        }
+    }
+
+    /// Passes on what this process was sent. What is to end a command that stands still also wakes it: the
+    /// lease would else be kept for as long as it stands.
+    fn pass_on(&mut self, signal: Signal) {
+        self.send(signal);
+        if matches!(signal, Signal::HUP | Signal::TERM) {
+            self.send(Signal::CONT);
         }
     }
 

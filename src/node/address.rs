@@ -39,6 +39,11 @@ impl Address {
             let reason = "`#` is not used in addresses; in a password write it as %23";
             return Err(bad(reason.to_owned()));
         }
+        if url.scheme() != "unix" && url.query().is_some() {
+            let reason =
+                "`?` is for unix:// alone; a database is /n behind the port, and in a password `?` is %3F";
+            return Err(bad(reason.to_owned()));
+        }
         let tls = matches!(url.scheme(), "rediss" | "valkeys");
         if tls && cfg!(not(feature = "tls")) {
             return Err(bad("TLS needs the crate's feature `tls`".to_owned()));
@@ -97,8 +102,7 @@ fn without_secrets(text: &str) -> String {
     // An IPv6 address stands in brackets.
     let bracket = rest.rfind(']').map_or(0, |end| end + 1);
     let colon = rest[bracket..].find(':').map(|colon| bracket + colon);
-    let is_port =
-        |port: &str| port.split('/').next().is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()));
+    let is_port = |port: &str| port.split('/').next().is_some_and(|port| port.parse::<u16>().is_ok());
     let shown = match colon {
         Some(colon) if !is_port(&rest[colon + 1..]) => format!("{}:…", &rest[..colon]),
         _ => rest.to_owned(),
@@ -143,6 +147,8 @@ mod tests {
             "redis://u:sec/secret@h:1",
             "redis://u:secret",
             "redis://u:s,secret",
+            "redis://h?db=1&password=secret",
+            "rediss://h:1/2?secret",
             "redis://u%3Asecret%40h:1x",
         ];
         for text in bad {
@@ -157,7 +163,7 @@ mod tests {
     fn what_is_no_secret_of_a_bad_address_is_shown() {
         for (text, shown) in [
             ("redis://u:p@h:0", "redis://h:0"),
-            ("redis://h:99999", "redis://h:99999"),
+            ("redis://h:99999", "redis://h:…"),
             ("redis://[::1]:0/2", "redis://[::1]:0/2"),
             ("redis://h:a", "redis://h:…"),
             ("http://h:1", "http://h:1"),

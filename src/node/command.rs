@@ -151,7 +151,7 @@ pub(super) fn decode(address: &Arc<str>, command: &Command, answer: Result<Value
     }
 }
 
-fn nonsense(address: &Arc<str>) -> NodeError {
+pub(super) fn nonsense(address: &Arc<str>) -> NodeError {
     let reason = "an answer that makes no sense: is this a Redis server?";
     NodeError::new(address, NodeErrorKind::Unexpected, reason)
 }

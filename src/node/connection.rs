@@ -111,7 +111,10 @@ impl RedisConnector {
             // Pushes need RESP3; a server that does not speak it serves without, from the next try on.
             let refused = error.kind() == ErrorKind::RESP3NotSupported || error.code() == Some("NOPERM");
             self.old_protocol.fetch_or(refused, Ordering::Relaxed);
-            command::failure(&self.name, &error)
+            match error.kind() {
+                ErrorKind::Parse => command::nonsense(&self.name),
+                _ => command::failure(&self.name, &error),
+            }
         })?;
         let gone = CancellationToken::new();
         let ending = gone.clone().drop_guard();
@@ -195,7 +198,7 @@ impl RedisConnection {
     /// Finds out who answers and which native commands it has: by trying, not by its version.
     async fn introduce(&mut self, pushes: bool) -> Result<(), NodeError> {
         let begun = std::time::Instant::now();
-        let (mut report, native, refused) = self.ask(&interview::ALL).await;
+        let (mut report, native, refused) = self.ask(&interview::all(&self.namespace)).await;
         cannot_serve(&self.name, &refused)?;
         report.round_trip = Some(begun.elapsed());
         // Without RESP3 a server agrees to tell, and never does.

@@ -30,7 +30,7 @@ pub(super) enum Question {
 }
 
 /// Asked on a new connection. TIME and the marker last: they are to be as new as can be.
-pub(super) const ALL: [Question; 13] = [
+const ALL: [Question; 13] = [
     Question::Client,
     Question::Info,
     Question::Role,
@@ -45,6 +45,14 @@ pub(super) const ALL: [Question; 13] = [
     Question::Time,
     Question::Marker,
 ];
+
+/// What is asked on a new connection. A server that does not know a command repeats what came with it, and
+/// where that is no text, its answer cannot be read.
+pub(super) fn all(namespace: &[u8]) -> Vec<Question> {
+    let told = |question: &Question| !matches!(question, Question::Delex | Question::Delifeq);
+    let is_text = std::str::from_utf8(namespace).is_ok();
+    ALL.into_iter().filter(|question| is_text || told(question)).collect()
+}
 
 /// Asked again now and then: a node can be told to sync otherwise while it runs.
 pub(super) const AGAIN: [Question; 7] = [

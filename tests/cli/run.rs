@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use leasehold::Redlock;
 use tokio::io::AsyncWriteExt as _;
 
-use super::support::{Log, Running, end_of, five, is_alive, leasehold, run};
+use super::support::{Log, Running, end_of, five, is_alive, leasehold, run, run_on};
 
 #[tokio::test]
 async fn the_exit_code_is_that_of_the_command() {
@@ -43,6 +43,17 @@ async fn the_command_has_its_streams_and_knows_key_token_and_nodes() {
 
     let ended = end_of(run(&masters, &[], "job", "echo $LEASEHOLD_NODES")).await;
     assert_eq!(ended.stdout.trim_end(), masters.urls().join(","), "the environment is");
+}
+
+#[tokio::test]
+async fn clients_of_other_nodes_are_warned_of() {
+    let masters = five().await;
+    let ended = end_of(run(&masters, &[], "job", "true")).await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let ended = end_of(run_on(&masters.urls()[..3], &[], "job", "true")).await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("warning") && ended.stderr.contains("other nodes"), "{ended:?}");
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
 }
 
 #[tokio::test]

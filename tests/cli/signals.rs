@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use leasehold::Redlock;
 use leasehold::testing::{Direction, FaultProxy};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::{Log, Running, end_of, five, is_alive, leasehold, run, run_on, state, until};
 
@@ -68,6 +68,21 @@ async fn a_signal_while_waiting_ends_the_wait_and_nothing_is_left() {
     lease.release().await.unwrap();
     let next = redlock.lease("job").try_acquire().await.unwrap().expect("nobody has it");
     next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_stands_still_is_woken_by_what_is_to_end_it() {
+    let masters = five().await;
+    for signal in [Signal::HUP, Signal::TERM] {
+        let mut running = Running::start(run(&masters, &[], "job", "echo $$; exec sleep 300"));
+        let command: i32 = running.line().await.parse().unwrap();
+        kill_process(Pid::from_raw(command).unwrap(), Signal::STOP).unwrap();
+        until(|| state(command) == Some('T')).await;
+        running.signal(signal);
+        let ended = running.end().await;
+        assert_eq!(ended.code, Some(128 + signal.as_raw()), "{ended:?}");
+    }
+    assert_eq!(end_of(run(&masters, &["--wait", "0"], "job", "")).await.code, Some(0), "released");
 }
 
 /// The signal is there before the votes are: it finds a process that was stopped while all masters had

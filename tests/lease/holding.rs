@@ -1,4 +1,4 @@
-use leasehold::{AcquireError, Lease, LossReason, ReleaseError};
+use leasehold::{AcquireError, Lease, LossReason, Redlock, ReleaseError};
 
 use crate::common::*;
 
@@ -228,6 +228,19 @@ async fn a_namespace_stands_before_the_key_and_is_a_world_of_its_own() {
     assert!(plain.lease("billing:job").try_acquire().await.unwrap().is_none());
     lease.release().await.unwrap();
     until_free(&masters, "billing:job").await;
+}
+
+#[tokio::test]
+async fn namespaces_are_any_bytes() {
+    let masters = five().await;
+    for namespace in [b"\xff\r\n:".as_slice(), b"\x00", "\u{fc}:".as_bytes()] {
+        let redlock = connect(Redlock::builder().nodes(masters.urls()).namespace(namespace)).await;
+        let lease = redlock.lease("job").ttl(secs(60)).acquire().await.unwrap();
+        until_held_by_all(&masters, [namespace, b"job"].concat(), lease.token().as_str()).await;
+        lease.extend(secs(60)).await.unwrap();
+        lease.release().await.unwrap();
+        until_free(&masters, [namespace, b"job"].concat()).await;
+    }
 }
 
 #[tokio::test]

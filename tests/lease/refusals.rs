@@ -6,6 +6,7 @@ use leasehold::{
     AcquireError, ConnectError, ExtendError, NodeErrorKind, NodeErrors, NodeState, Redlock, Refusal,
     ReleaseError,
 };
+use tokio::io::AsyncWriteExt as _;
 
 use crate::common::*;
 
@@ -251,6 +252,26 @@ async fn the_nodes_that_failed_are_named_in_the_order_of_their_addresses() {
     let named: Vec<&str> = failed.iter().map(|error| error.address()).collect();
     let expected: Vec<String> = proxies[..3].iter().map(|proxy| proxy.addr().to_string()).collect();
     assert_eq!(named, expected);
+}
+
+#[tokio::test]
+async fn what_is_no_redis_server_is_named_as_none() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    let serve = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            // Whoever asked may be gone.
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let redlock = Redlock::builder().nodes([url]).node_timeout(secs(2)).connect().await.unwrap();
+    let refused = redlock.lease("job").try_acquire().await.unwrap_err();
+    let AcquireError::NoQuorum(too_few) = refused else { panic!("{refused:?}") };
+    let error = too_few.failed.iter().next().unwrap();
+    assert_eq!(error.kind(), NodeErrorKind::Unexpected, "{error}");
+    assert!(error.reason().contains("is this a Redis server?"), "{error}");
+    serve.abort();
 }
 
 /// A server loads for seconds where each key takes it some time.
