@@ -32,7 +32,7 @@
 //! - clients that were given different sets of nodes do not exclude each other.
 //!
 //! Often no lock is needed at all: a local transaction, a unique constraint or an idempotent handler does
-//! more with less.
+//! more with less. [Which lock?](which_lock) helps to choose.
 //!
 //! # What it promises
 //!
