@@ -13,6 +13,7 @@ mod chaos {
     mod beyond;
     mod checker;
     mod crew;
+    mod deck;
     mod grave;
     mod history;
     mod journal;

@@ -16,6 +16,7 @@ pub(super) enum Problem {
     Overlap { first: Lease, second: Lease, by: Duration },
     FenceWentBack { first: Lease, second: Lease },
     ToldLate { lease: Lease, late: Duration },
+    Revived { lease: Lease, at: Moment },
     Failed(Line),
 }
 
@@ -31,6 +32,9 @@ impl fmt::Display for Problem {
             Self::ToldLate { lease, late } => {
                 write!(f, "a loss was told {late:?} after the end of validity:\n  {lease}")
             }
+            Self::Revived { lease, at } => {
+                write!(f, "a lease that was over was valid again at {at}:\n  {lease}")
+            }
             Self::Failed(line) => write!(f, "{line}"),
         }
     }
@@ -45,6 +49,7 @@ pub(super) fn problems(lines: &[Line]) -> Vec<Problem> {
         problems.extend(fences_that_went_back(held));
     }
     problems.extend(told_late(&leases, &stops(lines)));
+    problems.extend(revived(&leases));
     let failed = lines.iter().filter(|line| matches!(line.what, Event::Failed(_)));
     problems.extend(failed.cloned().map(Problem::Failed));
     problems
@@ -105,6 +110,10 @@ fn told_late(leases: &[Lease], stops: &HashMap<&str, Vec<(Moment, Moment)>>) -> 
         }
     }
     found
+}
+
+fn revived(leases: &[Lease]) -> impl Iterator<Item = Problem> {
+    leases.iter().filter_map(|lease| Some(Problem::Revived { lease: lease.clone(), at: lease.revived? }))
 }
 
 /// From when to when each worker was stopped.
@@ -225,6 +234,24 @@ mod tests {
     fn a_lease_that_is_used_long_after_its_end_was_not_told_of_its_loss() {
         let late = found(&format!("{FIRST}3.100000 w1.1 releasing job-1 aa\n"));
         assert!(matches!(&late[..], [Problem::ToldLate { .. }]), "{late:?}");
+    }
+
+    #[test]
+    fn a_lease_that_is_valid_again_is_found() {
+        let renewed = "2.100000 w1.1 renewed job-1 aa until 3.100000\n";
+        for over in [
+            "over job-1 aa",
+            "lost job-1 aa valid 1.990000 expired",
+            "lost job-1 aa valid 1.990000 denied",
+            "releasing job-1 aa",
+            "dropping job-1 aa",
+        ] {
+            let found = found(&format!("{FIRST}2.000500 w1.1 {over}\n{renewed}"));
+            assert!(matches!(&found[..], [Problem::Revived { .. }]), "{over}: {found:?}");
+        }
+        let told = "2.000700 w1.1 lost job-1 aa valid 1.990000 expired\n";
+        assert_eq!(found(&format!("{FIRST}2.000500 w1.1 over job-1 aa\n{told}")), []);
+        assert_eq!(found(&format!("{FIRST}{renewed}")), [], "renewed in time, for all that is known");
     }
 
     #[test]

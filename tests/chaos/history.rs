@@ -30,6 +30,9 @@ pub(super) struct Lease {
     /// The end of the promise.
     pub(super) end: Moment,
     pub(super) loss: Option<Loss>,
+    /// When it was seen valid although it had been over before.
+    pub(super) revived: Option<Moment>,
+    over: bool,
     detached: bool,
 }
 
@@ -50,6 +53,8 @@ impl Lease {
             left: None,
             end: until,
             loss: None,
+            revived: None,
+            over: false,
             detached: false,
         }
     }
@@ -57,7 +62,14 @@ impl Lease {
     fn take(&mut self, at: Moment, step: Step) {
         match step {
             Step::Won { .. } => panic!("{} was won twice", self.token),
-            Step::Renewed { until } => self.deadline = self.deadline.max(until),
+            Step::Renewed { until } => {
+                // Not so for being past the known deadline: one that was renewed in time need not have been seen.
+                if self.over || self.left.is_some() {
+                    self.revived.get_or_insert(at);
+                }
+                self.deadline = self.deadline.max(until);
+            }
+            Step::Over => self.over = true,
             Step::Releasing | Step::Dropping => self.left = Some(at),
             Step::Detached { until } => {
                 // Nothing was left of one that ended in the same moment.
@@ -73,7 +85,7 @@ impl Lease {
             Step::Lost { valid, why: Loss::Expired } => {
                 self.deadline.min(self.deadline.before(EARLY).max(valid))
             }
-            Step::Won { .. } | Step::Renewed { .. } | Step::Detached { .. } => self.deadline,
+            Step::Won { .. } | Step::Renewed { .. } | Step::Over | Step::Detached { .. } => self.deadline,
         };
     }
 }

@@ -45,6 +45,8 @@ pub(super) enum Step {
     Renewed {
         until: Moment,
     },
+    /// Seen with nothing left.
+    Over,
     /// Written before the call.
     Releasing,
     Dropping,
@@ -94,6 +96,7 @@ impl Step {
                 write!(f, "won {key} {token} until {until} fence {fence}")
             }
             Self::Renewed { until } => write!(f, "renewed {key} {token} until {until}"),
+            Self::Over => write!(f, "over {key} {token}"),
             Self::Releasing => write!(f, "releasing {key} {token}"),
             Self::Dropping => write!(f, "dropping {key} {token}"),
             Self::Detached { until } => write!(f, "detached {key} {token} until {until}"),
@@ -112,6 +115,7 @@ impl Step {
                 Self::Won { until: until.parse()?, fence: Some(fence) }
             }
             ("renewed", ["until", until]) => Self::Renewed { until: until.parse()? },
+            ("over", []) => Self::Over,
             ("releasing", []) => Self::Releasing,
             ("dropping", []) => Self::Dropping,
             ("detached", ["until", until]) => Self::Detached { until: until.parse()? },
@@ -166,6 +170,7 @@ fn a_line_reads_back_as_it_was_written() {
         "1.000000 w3.1 won job-1 5f0c2a77 until 2.900000",
         "1.000000 w3.1 won job-1 5f0c2a77 until 2.900000 fence 1796065102989667",
         "1.200000 w3.1 renewed job-1 5f0c2a77 until 3.100000",
+        "1.200000 w3.1 over job-1 5f0c2a77",
         "1.200000 w3.1 releasing job-1 5f0c2a77",
         "1.200000 w3.1 dropping job-1 5f0c2a77",
         "1.200000 w3.1 detached job-1 5f0c2a77 until 3.100000",

@@ -6,11 +6,11 @@ use std::time::Duration;
 use leasehold::testing::Direction;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom as _;
 use tokio::task::JoinSet;
 
 use super::arena::Arena;
 use super::crew::Worker;
+use super::deck::Deck;
 use super::grave::Graves;
 use super::moment::Moment;
 use super::worker::MAX_TTL;
@@ -26,7 +26,7 @@ const SILENCE: Duration = ms(2_500);
 const YOUTH: Duration = MAX_TTL.saturating_add(secs(2));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     BlackHole,
     HoldRequests,
     HoldReplies,
@@ -42,7 +42,8 @@ enum Fault {
     Forget,
 }
 
-const FAULTS: [Fault; 13] = [
+/// All of them take 39 s and what the servers need for their restarts, so that a run of a minute has each.
+pub(super) const FAULTS: [Fault; 13] = [
     Fault::BlackHole,
     Fault::HoldRequests,
     Fault::HoldReplies,
@@ -107,8 +108,9 @@ impl Fault {
 /// Troubles one node after another until `end`. Two of these at a time are a minority.
 pub(super) async fn trouble_nodes(arena: &Arena, mut dice: StdRng, end: Moment) {
     let clock = arena.journal.clock;
+    let mut faults = Deck::of(&FAULTS);
     while clock.now() < end {
-        let fault = *FAULTS.choose(&mut dice).expect("there are some");
+        let fault = faults.draw(&mut dice);
         if fault == Fault::Forget && clock.now().after(LONGEST + YOUTH) > end {
             continue;
         }
@@ -122,6 +124,15 @@ pub(super) async fn trouble_nodes(arena: &Arena, mut dice: StdRng, end: Moment) 
     }
 }
 
+#[derive(Clone, Copy)]
+enum Blow {
+    Stop,
+    Kill,
+}
+
+/// These take 21 s at the most.
+const BLOWS: [Blow; 5] = [Blow::Stop, Blow::Stop, Blow::Stop, Blow::Kill, Blow::Kill];
+
 /// Stops and kills one of `workers` after another until `end`. Watches over what the dead have left.
 pub(super) async fn trouble_workers(
     arena: &std::sync::Arc<Arena>,
@@ -130,19 +141,22 @@ pub(super) async fn trouble_workers(
     end: Moment,
 ) -> Graves {
     let clock = arena.journal.clock;
-    let mut graves = JoinSet::new();
+    let (mut graves, mut blows) = (JoinSet::new(), Deck::of(&BLOWS));
     while clock.now() < end {
         let index = dice.random_range(0..workers.len());
         let worker = &mut workers[index];
         let left = end.since(clock.now());
-        if dice.random_range(0..5) < 3 {
-            worker.stop();
-            tokio::time::sleep(dice.random_range(ms(50)..secs(4)).min(left)).await;
-            worker.go_on();
-        } else {
-            super::grave::bury(&mut graves, arena, worker).await;
-            tokio::time::sleep(dice.random_range(Duration::ZERO..secs(1)).min(left)).await;
-            worker.start_again();
+        match blows.draw(&mut dice) {
+            Blow::Stop => {
+                worker.stop();
+                tokio::time::sleep(dice.random_range(ms(50)..secs(4)).min(left)).await;
+                worker.go_on();
+            }
+            Blow::Kill => {
+                super::grave::bury(&mut graves, arena, worker).await;
+                tokio::time::sleep(dice.random_range(Duration::ZERO..secs(1)).min(left)).await;
+                worker.start_again();
+            }
         }
         tokio::time::sleep(ms(dice.random_range(100..1_000))).await;
     }

@@ -11,7 +11,7 @@ use super::arena::Arena;
 use super::checker::problems;
 use super::crew::Worker;
 use super::line::Line;
-use super::nemesis::{trouble_nodes, trouble_workers};
+use super::nemesis::{FAULTS, trouble_nodes, trouble_workers};
 use super::summary::Summary;
 use super::worker::LONGEST_TTL;
 use crate::common::{secs, until_empty, within};
@@ -47,10 +47,20 @@ async fn two_leases_never_overlap_whatever_happens_to_a_minority() {
         assert!(wins >= seconds / SECONDS_FOR_A_WIN, "job-{number} was won {wins} times in {seconds} s");
     }
     if seconds >= DEFAULT_SECONDS {
-        assert!(summary.kinds() >= 8 && summary.count("killed") >= 5 && summary.count("stopped") >= 5);
+        assert_all_was_done(&summary);
         assert!(looked > 0, "no holder was killed");
     }
     arena.tidy_up();
+}
+
+/// Each kind of fault, and enough of what is done to workers: the decks see to it.
+fn assert_all_was_done(summary: &Summary) {
+    let never: Vec<_> = FAULTS.iter().filter(|fault| summary.faults(&format!("{fault:?}")) == 0).collect();
+    assert!(never.is_empty(), "no node had {never:?}");
+    for blow in ["killed", "stopped", "continued"] {
+        let count = summary.count(blow);
+        assert!(count >= 5, "workers were {blow} {count} times");
+    }
 }
 
 /// Has the workers contend under all troubles for `span`. Returns what was written and how often it was

@@ -47,9 +47,9 @@ impl Summary {
         self.events.get(event).copied().unwrap_or_default()
     }
 
-    /// How many kinds of faults nodes have had.
-    pub(super) fn kinds(&self) -> usize {
-        self.faults.len()
+    /// How often this was done to nodes.
+    pub(super) fn faults(&self, fault: &str) -> usize {
+        self.faults.get(fault).copied().unwrap_or_default()
     }
 }
 
@@ -59,6 +59,7 @@ fn name(event: &Event) -> String {
             Step::Won { fence: None, .. } => "won",
             Step::Won { fence: Some(_), .. } => "won with a fence",
             Step::Renewed { .. } => "seen renewed",
+            Step::Over => "seen over",
             Step::Releasing => "released",
             Step::Dropping => "dropped",
             Step::Detached { .. } => "detached",

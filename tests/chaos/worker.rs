@@ -26,9 +26,12 @@ const LOOK: Duration = ms(4);
 /// A deadline that moved by less is noise of the measure.
 const MOVED: Duration = ms(1);
 /// Who looks after the end of validity announces the loss by that. So nobody looks from so long before the
-/// end that is known until it would be told too late: the heartbeat has to tell.
+/// end that is known until it would be told too late: the heartbeat has to tell. But for one lease in three,
+/// whose end is to be seen.
 const NO_LOOK_BEFORE: Duration = ms(20);
 const NO_LOOK_AFTER: Duration = SLACK.saturating_add(ms(200));
+/// When a lease that was lost is looked at once more.
+const AFTERWARDS: Duration = ms(100);
 
 /// What a worker is to do.
 #[derive(Clone, Debug)]
@@ -100,6 +103,8 @@ struct Held<'a> {
     /// When it was last seen valid.
     valid: Moment,
     until: Moment,
+    /// It was seen without validity, or told to be lost.
+    over: bool,
 }
 
 impl Worker {
@@ -159,14 +164,15 @@ impl Worker {
         let until = at.after(lease.remaining());
         let fence = lease.fence().map(|fence| fence.get());
         self.step(at, &lease, Step::Won { until, fence });
-        let mut held = Held { lease: &lease, valid: at, until };
+        let mut held = Held { lease: &lease, valid: at, until, over: false };
+        let looks_always = self.one_in(3);
         let longest = if runs_out || self.one_in(8) { 4_000 } else { 600 };
         let leaves = at.after(ms(self.dice.random_range(0..longest)));
         let mut lost = pin!(lease.lost());
         while self.goes_on() && self.orders.clock.now() < leaves {
             tokio::select! {
                 biased;
-                loss = &mut lost => return self.lost(&held, &loss),
+                loss = &mut lost => return self.lost(&mut held, &loss).await,
                 () = tokio::time::sleep(LOOK) => {}
             }
             if !runs_out && self.one_in(60) {
@@ -177,7 +183,8 @@ impl Worker {
                 }
             }
             let now = self.orders.clock.now();
-            if now < held.until.before(NO_LOOK_BEFORE) || now > held.until.after(NO_LOOK_AFTER) {
+            let near = now >= held.until.before(NO_LOOK_BEFORE) && now <= held.until.after(NO_LOOK_AFTER);
+            if looks_always || !near {
                 self.look(&mut held);
             }
         }
@@ -186,7 +193,7 @@ impl Worker {
             return self.leave(lease).await;
         }
         let loss = lost.await;
-        self.lost(&held, &loss);
+        self.lost(&mut held, &loss).await;
     }
 
     /// The clock is read first: that moment and what is left then is never later than the true deadline.
@@ -194,23 +201,31 @@ impl Worker {
         let at = self.orders.clock.now();
         let left = held.lease.remaining();
         if left.is_zero() {
+            if !held.over {
+                held.over = true;
+                self.step(at, held.lease, Step::Over);
+            }
             return;
         }
         held.valid = at;
         let until = at.after(left);
-        if until > held.until.after(MOVED) {
+        if held.over || until > held.until.after(MOVED) {
             held.until = until;
             self.step(at, held.lease, Step::Renewed { until });
         }
     }
 
-    fn lost(&self, held: &Held<'_>, loss: &LeaseLost) {
+    async fn lost(&self, held: &mut Held<'_>, loss: &LeaseLost) {
         let why = match loss.reason {
             LossReason::Expired { .. } => Loss::Expired,
             LossReason::Denied { .. } => Loss::Denied,
             ref other => self.fail(other),
         };
         self.step(self.orders.clock.now(), held.lease, Step::Lost { valid: held.valid, why });
+        held.over = true;
+        // What was on its way when it was lost may come yet.
+        tokio::time::sleep(AFTERWARDS).await;
+        self.look(held);
     }
 
     async fn leave(&mut self, lease: Lease) {
