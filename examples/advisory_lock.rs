@@ -63,8 +63,7 @@ async fn run() -> Result<()> {
         "",
         "who works elsewhere, or cannot wait for a holder that hangs: a lease, with a fence where it matters",
     );
-    drop(sql);
-    postgres.end().await
+    Ok(())
 }
 
 async fn advisory(line: Timeline, args: &[String], sql: &Client) -> Result<()> {

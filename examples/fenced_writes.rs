@@ -50,8 +50,7 @@ async fn run() -> Result<()> {
     let line = Timeline::start();
     line.say("", format!("three masters run, a Redis as a store, and {}", postgres.told));
     late_write(line, &args, &mut accounts).await?;
-    random_pauses(line, &args, &mut accounts).await?;
-    postgres.end().await
+    random_pauses(line, &args, &mut accounts).await
 }
 
 /// The story of `paused_holder`, with fences.

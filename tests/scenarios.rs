@@ -1,6 +1,13 @@
 //! The examples run to their ends, and what they tell is what they are there to show. `quickstart` is not among
 //! them: it needs the masters of `docker-compose.yml`.
 
+#[allow(dead_code, unreachable_pub)] // as the examples use it
+#[path = "../examples/common/postgres.rs"]
+mod postgres;
+#[allow(dead_code)]
+#[path = "../examples/common/timeline.rs"]
+mod timeline;
+
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -46,9 +53,13 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn run(example: &str, environment: &[(&str, &str)]) -> Output {
+    command(example).envs(environment.iter().copied()).output().expect("it can be started")
+}
+
+fn command(example: &str) -> Command {
     let mut command = Command::new(path(example));
-    command.envs(environment.iter().copied()).stdin(Stdio::null());
-    command.output().expect("it can be started")
+    command.stdin(Stdio::null());
+    command
 }
 
 /// Where cargo puts examples: beside the folder of this test. It builds them for `cargo test`, but not for
@@ -108,6 +119,7 @@ fn fenced_writes_refuse_what_comes_late_and_let_nothing_stale_through() {
         let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
         let [taken, refused, stale] = numbers[..] else { panic!("three numbers in {line}") };
         assert_eq!(taken + refused + turned_away, 200, "{line}");
+        assert!(refused > 0, "no write came late: {line}");
         assert_eq!(stale, 0, "{line}");
     }
     assert!(story.number_before(" pauses in") > 0);
@@ -142,4 +154,68 @@ fn a_database_that_is_not_there_is_told_in_a_sentence() {
     let errors = text(&output.stderr);
     assert!(errors.starts_with("error: cannot connect to PostgreSQL: "), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn without_any_postgresql_it_is_told_what_to_install() {
+    let mut command = command("fenced_writes");
+    let output = command.env_remove("DATABASE_URL").env("LEASEHOLD_POSTGRES", "/nowhere").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.starts_with("error: there is no PostgreSQL server here. Install one ("), "{errors}");
+    assert!(errors.contains("name a database in DATABASE_URL"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+/// Whether `url` has any schema whose name begins so.
+async fn has_schema(url: &str, name: &str) -> bool {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let like = "SELECT count(*) FROM pg_namespace WHERE starts_with(nspname, $1)";
+    let count: i64 = client.query_one(like, &[&name]).await.unwrap().get(0);
+    drop(client);
+    connection.await.unwrap().unwrap();
+    count > 0
+}
+
+/// `url` with a setting for all sessions.
+fn with_setting(url: &str, setting: &str) -> String {
+    match (url.contains("://"), url.contains('?')) {
+        (false, _) => format!("{url} options='-c {setting}'"),
+        (true, false) => format!("{url}?options=-c%20{setting}"),
+        (true, true) => format!("{url}&options=-c%20{setting}"),
+    }
+}
+
+#[tokio::test]
+async fn nothing_stays_in_a_database_that_is_named_whether_the_example_fails_or_not() {
+    let (url, _server) = postgres::server().await.unwrap();
+    let run = async |url: String| {
+        let run = move || run("advisory_lock", &[("DATABASE_URL", &url)]);
+        tokio::task::spawn_blocking(run).await.unwrap()
+    };
+    let output = run(url.clone()).await;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains(", of DATABASE_URL; "), "{}", text(&output.stdout));
+    // No table can be created.
+    let output = run(with_setting(&url, "default_tablespace=pg_global")).await;
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.starts_with("error: "), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(!has_schema(&url, "leasehold_example_").await);
+}
+
+#[tokio::test]
+async fn a_schema_ends_with_a_panic() {
+    let (url, _server) = postgres::server().await.unwrap();
+    let name = format!("leasehold_panic_{}", std::process::id());
+    let panics = async |url: String, name: String| {
+        let (_schema, _) = postgres::Schema::create(&url, &name).await.unwrap();
+        assert!(has_schema(&url, &name).await);
+        panic!("as it should");
+    };
+    let panicked = tokio::spawn(panics(url.clone(), name.clone())).await.unwrap_err();
+    assert!(panicked.is_panic());
+    assert!(!has_schema(&url, &name).await);
 }

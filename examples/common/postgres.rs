@@ -1,5 +1,6 @@
-//! A PostgreSQL to try things on: the one that `DATABASE_URL` names, in a schema of its own that is dropped at
-//! the end; else one that is started from the installed packages, in a temporary folder.
+//! A PostgreSQL to try things on: the one that `DATABASE_URL` names, in a schema of its own that is dropped
+//! whatever way it ends; else one that is started in a temporary folder, by the programs in the folder
+//! `LEASEHOLD_POSTGRES` or in that of the newest installed package.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -25,7 +26,7 @@ rm -rf "$KEEP"
 "#;
 const MISSING: &str = "there is no PostgreSQL server here. Install one (Debian, Ubuntu: apt-get install postgresql; \
     Fedora: dnf install postgresql-server; Alpine: apk add postgresql; macOS: brew install postgresql), no service \
-    need run; or name a database in DATABASE_URL";
+    need run; or name a database in DATABASE_URL, or the folder with initdb and postgres in LEASEHOLD_POSTGRES";
 
 /// Where a database is. Passed to processes as two arguments.
 #[derive(Clone)]
@@ -35,10 +36,9 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// A new connection. It runs on the runtime until the client is dropped.
+    /// A new connection to the schema.
     pub(crate) async fn connect(&self) -> Result<Client> {
-        let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await?;
-        tokio::spawn(connection);
+        let client = connect(&self.url).await?;
         client.batch_execute(&format!("SET search_path TO {}", self.schema)).await?;
         Ok(client)
     }
@@ -48,38 +48,75 @@ pub(crate) struct Postgres {
     pub(crate) database: Database,
     /// Who the server is, for the reader.
     pub(crate) told: String,
+    // In this order: the server of a schema outlives it.
+    _schema: Schema,
     _server: Option<Server>,
 }
 
 impl Postgres {
     pub(crate) async fn start() -> Result<Self> {
-        let schema = format!("leasehold_example_{}", std::process::id());
-        let (url, server) = match std::env::var("DATABASE_URL") {
-            Ok(url) => (url, None),
-            Err(_) => {
-                let server = Server::start().await?;
-                (server.url(), Some(server))
-            }
-        };
-        let (client, connection) = tokio_postgres::connect(&url, NoTls)
-            .await
-            .map_err(|error| format!("cannot connect to PostgreSQL: {}", reason(&error)))?;
-        tokio::spawn(connection);
-        client.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
-        let version: String = client.query_one("SHOW server_version", &[]).await?.get(0);
+        let (url, server) = server().await?;
+        let name = format!("leasehold_example_{}", std::process::id());
+        let (schema, version) = Schema::create(&url, &name).await?;
         let whose = if server.is_some() { "started for this" } else { "of DATABASE_URL" };
         Ok(Self {
-            database: Database { url, schema },
+            database: Database { url, schema: name },
             told: format!("PostgreSQL {version}, {whose}"),
+            _schema: schema,
             _server: server,
         })
     }
+}
 
-    /// Leaves nothing behind in a database that is not ours.
-    pub(crate) async fn end(self) -> Result<()> {
-        let client = self.database.connect().await?;
-        Ok(client.batch_execute(&format!("DROP SCHEMA {} CASCADE", self.database.schema)).await?)
+/// Where the database is, and its server if that is ours.
+pub(crate) async fn server() -> Result<(String, Option<Server>)> {
+    if let Ok(url) = std::env::var("DATABASE_URL") {
+        return Ok((url, None));
     }
+    let server = Server::start().await?;
+    Ok((server.url(), Some(server)))
+}
+
+/// A schema that ends with the value, also in an error or a panic: nothing is left in a database of others.
+pub(crate) struct Schema {
+    url: String,
+    name: String,
+}
+
+impl Schema {
+    /// Returns the version of the server too.
+    pub(crate) async fn create(url: &str, name: &str) -> Result<(Self, String)> {
+        let client = connect(url).await?;
+        client.batch_execute(&format!("CREATE SCHEMA {name}")).await?;
+        let schema = Self { url: url.to_owned(), name: name.to_owned() };
+        Ok((schema, client.query_one("SHOW server_version", &[]).await?.get(0)))
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        // A runtime of its own, because nothing can be waited for in that of the caller.
+        let dropped = std::thread::scope(|scope| scope.spawn(|| drop_schema(&self.url, &self.name)).join());
+        if let Ok(Err(error)) = dropped {
+            eprintln!("the schema {} is still there: {error}", self.name);
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn drop_schema(url: &str, name: &str) -> Result<()> {
+    // Whoever is still at work in it is about to end.
+    let sql = format!("SET lock_timeout = '10s'; DROP SCHEMA {name} CASCADE");
+    Ok(connect(url).await?.batch_execute(&sql).await?)
+}
+
+/// A new connection. It runs on the runtime until the client is dropped.
+async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls)
+        .await
+        .map_err(|error| format!("cannot connect to PostgreSQL: {}", reason(&error)))?;
+    tokio::spawn(connection);
+    Ok(client)
 }
 
 fn reason(error: &tokio_postgres::Error) -> String {
@@ -88,7 +125,7 @@ fn reason(error: &tokio_postgres::Error) -> String {
 }
 
 /// A server in a temporary folder, reached by a socket that its user alone can open.
-struct Server {
+pub(crate) struct Server {
     keeper: Child,
     folder: TempDir,
 }
@@ -181,8 +218,12 @@ impl Owner {
     }
 }
 
-/// The folder with the programs of the newest version.
+/// The folder with the programs: the one that is named, else that of the newest version.
 fn programs() -> Option<PathBuf> {
+    let complete = |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
+    if let Some(named) = std::env::var_os("LEASEHOLD_POSTGRES") {
+        return Some(PathBuf::from(named)).filter(complete);
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let parents = [
@@ -198,7 +239,7 @@ fn programs() -> Option<PathBuf> {
         folders.extend(entries.flatten().map(|entry| entry.path().join("bin")));
         folders.push(parent.into());
     }
-    folders.retain(|folder| folder.join("initdb").exists() && folder.join("postgres").exists());
+    folders.retain(complete);
     folders.into_iter().max_by_key(|folder| version(folder))
 }
 
