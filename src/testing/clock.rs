@@ -1,6 +1,7 @@
 //! The clock of a machine in tokio's time, which tests pause.
 
 use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub(crate) struct VirtualClock {
     /// By how many millionths it runs fast.
     rate: i32,
     /// By how many microseconds its Unix time is off.
-    wall_off: i64,
+    wall_off: AtomicI64,
     /// By how much suspends have moved it ahead of its timers.
     ahead: Mutex<Duration>,
     spawn: Option<Spawn>,
@@ -30,7 +31,8 @@ pub(crate) struct VirtualClock {
 impl VirtualClock {
     /// A clock that shows true time.
     pub(crate) fn new() -> Self {
-        Self { origin: Instant::now(), rate: 0, wall_off: 0, ahead: Mutex::default(), spawn: None }
+        let (wall_off, ahead) = (AtomicI64::new(0), Mutex::default());
+        Self { origin: Instant::now(), rate: 0, wall_off, ahead, spawn: None }
     }
 
     /// A clock that runs fast by `rate` millionths and is wrong by `wall_off` microseconds, of a machine that
@@ -41,7 +43,12 @@ impl VirtualClock {
         wall_off: i64,
         spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static,
     ) -> Self {
-        Self { rate, wall_off, spawn: Some(Arc::new(spawn)), ..Self::new() }
+        Self { rate, wall_off: wall_off.into(), spawn: Some(Arc::new(spawn)), ..Self::new() }
+    }
+
+    /// A clock that began with this one, whose Unix time is wrong by `wall_off` microseconds.
+    pub(crate) fn of_another(&self, wall_off: i64) -> Self {
+        Self { origin: self.origin, wall_off: wall_off.into(), ..Self::new() }
     }
 
     /// The time since it began.
@@ -53,7 +60,12 @@ impl VirtualClock {
     /// Unix time in microseconds.
     pub(crate) fn wall(&self) -> u64 {
         let micros = u64::try_from(self.now().as_micros()).unwrap_or(u64::MAX);
-        (EPOCH + micros).saturating_add_signed(self.wall_off)
+        (EPOCH + micros).saturating_add_signed(self.wall_off.load(Ordering::Relaxed))
+    }
+
+    /// Lets its Unix time be wrong by `wall_off` microseconds from now on.
+    pub(crate) fn set_wall(&self, wall_off: i64) {
+        self.wall_off.store(wall_off, Ordering::Relaxed);
     }
 
     /// The true time in which it shows `span` more.

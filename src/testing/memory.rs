@@ -15,6 +15,7 @@ use super::gate::{Gate, Request, Server};
 use super::store::{Entry, Store};
 use crate::clock::Clock;
 use crate::config::Builder;
+use crate::fence::Fence;
 use crate::node::{
     Alarm, Command, Connection, Connector, Form, Heard, Marker, NodeError, NodeErrorKind, Report, Role, Vote,
 };
@@ -39,6 +40,8 @@ struct State {
     /// Connections that the server still has, by client number.
     links: HashMap<u64, CancellationToken>,
     requests: Vec<String>,
+    /// The numbers of all fences granted.
+    granted: Vec<u64>,
     /// By how many microseconds its clock was stepped forward.
     stepped: u64,
 }
@@ -73,6 +76,18 @@ impl MemoryNodes {
         let connectors = self.nodes.iter().map(connector).collect();
         let connected = builder.start(connectors, Clock::Virtual(self.clock.clone())).await;
         connected.expect("nodes in memory are never refused")
+    }
+
+    /// The same nodes for clients on another machine, whose Unix time is wrong by `millis`.
+    /// [`suspend`](Self::suspend) and [`set_wall_clock`](Self::set_wall_clock) are for one machine alone.
+    pub fn from_elsewhere(&self, millis: i64) -> Self {
+        let clock = self.clock.of_another(millis.saturating_mul(1_000));
+        Self { nodes: self.nodes.clone(), clock: Arc::new(clock) }
+    }
+
+    /// Lets the Unix time of the clients' machine be wrong by `millis` from now on.
+    pub fn set_wall_clock(&self, millis: i64) {
+        self.clock.set_wall(millis.saturating_mul(1_000));
     }
 
     /// How node `index` treats requests from now on. Requests that a [`Gate::Never`] holds are treated so
@@ -136,6 +151,11 @@ impl MemoryNodes {
         self.nodes[index].lock().requests.clone()
     }
 
+    /// The fences that node `index` has granted so far, oldest first, also to leases that were not won.
+    pub fn granted(&self, index: usize) -> Vec<Fence> {
+        self.nodes[index].lock().granted.iter().copied().map(Fence::from).collect()
+    }
+
     /// Steps the clock of node `index` forward: keys run out that much earlier.
     pub fn step_clock(&self, index: usize, by: Duration) {
         self.nodes[index].lock().stepped += u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
@@ -176,7 +196,11 @@ impl MemoryNode {
         let time = self.time();
         let mut state = self.lock();
         state.note(command);
-        state.store.run(command, time)
+        let vote = state.store.run(command, time);
+        if let (Command::Grant { fence, .. }, Vote::Yes) = (command, &vote) {
+            state.granted.push(*fence);
+        }
+        vote
     }
 
     /// Notes a command that is answered without being run.

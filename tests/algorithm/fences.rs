@@ -120,6 +120,8 @@ async fn a_dropped_second_round_leaves_nothing_behind() {
 /// Also how long a node that forgot has no vote.
 const MAX_TTL: Duration = Duration::from_secs(3);
 const CLIENTS: usize = 3;
+/// In milliseconds.
+const HOUR: i64 = 3_600_000;
 const CASES: u32 = 96;
 
 /// What happens next, to a client or a node.
@@ -131,6 +133,10 @@ enum Event {
     Keep,
     /// An attempt is dropped after so long.
     Drop(Duration),
+    /// An attempt whose first number is so many milliseconds off is dropped when so many nodes have its second.
+    CutShort(i64, usize),
+    /// A client ends, and another begins whose clock is so many milliseconds off.
+    Newcomer(i64),
     /// All clients want the key at once.
     Rivals,
     /// A node is treated so from now on; the oldest fault ends where there would be too many.
@@ -156,6 +162,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => Just(Event::Lease),
         2 => Just(Event::Keep),
         2 => up_to(600).prop_map(Event::Drop),
+        2 => (hour(), 1..3_usize).prop_map(|(off, reached)| Event::CutShort(off, reached)),
+        2 => prop_oneof![hour(), -HOUR..HOUR].prop_map(Event::Newcomer),
         1 => Just(Event::Rivals),
         3 => gate.prop_map(Event::Gate),
         1 => Just(Event::Restart),
@@ -164,6 +172,11 @@ fn event() -> impl Strategy<Value = Event> {
         2 => up_to(500).prop_map(Event::StepClock),
         3 => up_to(5000).prop_map(Event::Pause),
     ]
+}
+
+/// An hour in either direction.
+fn hour() -> impl Strategy<Value = i64> {
+    prop_oneof![Just(-HOUR), Just(HOUR)]
 }
 
 /// A fleet of three or five, and what happens to whom.
@@ -175,6 +188,8 @@ fn story() -> impl Strategy<Value = (usize, Vec<(usize, Event)>)> {
 /// Nodes and their clients, within the faults that the promise allows.
 struct World {
     nodes: MemoryNodes,
+    /// Each client's own machine, and how far its clock is off.
+    machines: Vec<(MemoryNodes, i64)>,
     clients: Vec<Redlock>,
     kept: Vec<Option<Lease>>,
     /// Nodes with a fault, the oldest first.
@@ -182,18 +197,30 @@ struct World {
     stepped: Vec<Duration>,
     /// In the order of the grants.
     granted: Vec<Fence>,
+    newcomers: usize,
+    /// Attempts that were dropped while a minority had the second number.
+    cut_short: usize,
 }
 
 impl World {
     async fn new(count: usize) -> Self {
         let nodes = MemoryNodes::new(count);
+        let machines: Vec<_> = (0..CLIENTS).map(|_| (nodes.from_elsewhere(0), 0)).collect();
         let mut clients = Vec::new();
-        for _ in 0..CLIENTS {
-            clients.push(nodes.redlock(Redlock::builder().max_ttl(MAX_TTL)).await);
+        for (machine, _) in &machines {
+            clients.push(machine.redlock(Redlock::builder().max_ttl(MAX_TTL)).await);
         }
-        let kept = (0..CLIENTS).map(|_| None).collect();
-        let stepped = vec![Duration::ZERO; count];
-        Self { nodes, clients, kept, faulty: VecDeque::new(), stepped, granted: Vec::new() }
+        Self {
+            nodes,
+            machines,
+            clients,
+            kept: (0..CLIENTS).map(|_| None).collect(),
+            faulty: VecDeque::new(),
+            stepped: vec![Duration::ZERO; count],
+            granted: Vec::new(),
+            newcomers: 0,
+            cut_short: 0,
+        }
     }
 
     async fn play(&mut self, whom: usize, event: Event) {
@@ -202,6 +229,8 @@ impl World {
             Event::Lease => drop(self.lease(client).await),
             Event::Keep => self.kept[client] = self.lease(client).await,
             Event::Drop(after) => drop(tokio::time::timeout(after, self.lease(client)).await),
+            Event::CutShort(off, reached) => self.cut_short(client, off, reached).await,
+            Event::Newcomer(off) => self.newcomer(client, off).await,
             Event::Rivals => self.contend().await,
             Event::Gate(gate) => self.gate(node, gate),
             // With a majority that forgot there is no promise.
@@ -235,6 +264,54 @@ impl World {
         join_all(attempts).await;
     }
 
+    async fn newcomer(&mut self, client: usize, off: i64) {
+        self.kept[client] = None;
+        let machine = self.nodes.from_elsewhere(off);
+        self.clients[client] = machine.redlock(Redlock::builder().max_ttl(MAX_TTL)).await;
+        self.machines[client] = (machine, off);
+        self.newcomers += 1;
+    }
+
+    async fn cut_short(&mut self, client: usize, off: i64, reached: usize) {
+        self.kept.fill_with(|| None);
+        tokio::time::sleep(millis(50)).await;
+        let (machine, was_off) = &mut self.machines[client];
+        *was_off += off;
+        machine.set_wall_clock(*was_off);
+        // One after the other.
+        let well: Vec<_> = (0..self.stepped.len()).filter(|node| !self.faulty.contains(node)).collect();
+        well.iter().for_each(|node| self.nodes.gate(*node, Gate::Slow(millis(10 * (*node as u64 + 1)))));
+        let before = self.heard();
+        let reached = reached.min(self.few());
+        let in_time = async {
+            while self.have_second(&before) < reached {
+                tokio::time::sleep(millis(1)).await;
+            }
+        };
+        let request = self.clients[client].lease("k").ttl(MAX_TTL).fenced();
+        let cut = tokio::select! {
+            biased;
+            () = in_time => true,
+            _ = request.try_acquire() => false,
+        };
+        well.iter().for_each(|node| self.nodes.gate(*node, Gate::Grant));
+        self.cut_short += usize::from(cut);
+    }
+
+    /// For each node how often it was asked for a number, and how often it granted one.
+    fn heard(&self) -> Vec<(usize, usize)> {
+        let asked = |node| self.nodes.requests(node).iter().filter(|request| *request == "grant k").count();
+        (0..self.stepped.len()).map(|node| (asked(node), self.nodes.granted(node).len())).collect()
+    }
+
+    /// How many nodes have granted the second number of the only round since `before`.
+    fn have_second(&self, before: &[(usize, usize)]) -> usize {
+        let now = self.heard();
+        let second =
+            |(now, before): &(&(usize, usize), &(usize, usize))| now.0 == before.0 + 2 && now.1 > before.1;
+        now.iter().zip(before).filter(second).count()
+    }
+
     fn gate(&mut self, node: usize, gate: Gate) {
         self.faulty.retain(|faulty| *faulty != node);
         if gate != Gate::Grant {
@@ -265,21 +342,27 @@ async fn acquire(redlock: &Redlock) -> Option<Lease> {
 #[test]
 fn fences_grow_whatever_happens_to_a_minority() {
     let mut runner = TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-    let grants = Cell::new(0);
+    let [grants, newcomers, cut_short] = [const { Cell::new(0) }; 3];
     let outcome = runner.run(&story(), |(count, events)| {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-        let granted = runtime.block_on(async {
+        let world = runtime.block_on(async {
             let mut world = World::new(count).await;
             for (whom, event) in events {
                 world.play(whom, event).await;
             }
-            world.granted
+            world
         });
+        let granted = &world.granted;
         grants.set(grants.get() + granted.len());
+        newcomers.set(newcomers.get() + world.newcomers);
+        cut_short.set(cut_short.get() + world.cut_short);
         prop_assert!(granted.is_sorted_by(|earlier, later| earlier < later), "{:?}", granted);
         Ok(())
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(grants.get() > CASES as usize, "there is much to compare: {} grants", grants.get());
+    let (grants, newcomers, cut_short) = (grants.get(), newcomers.get(), cut_short.get());
+    println!("{grants} leases, {newcomers} new clients, {cut_short} second rounds cut short");
+    assert!(grants > CASES as usize, "there is much to compare: {grants} leases");
+    assert!(newcomers > 0 && cut_short > 0, "{newcomers} new clients, {cut_short} second rounds cut short");
 }
