@@ -65,13 +65,11 @@ async fn a_node_that_granted_the_first_number_alone_gives_the_key_back() {
 /// How far the clock of the next client is off, in milliseconds. The nodes are an hour ahead.
 const OFF: [i64; 6] = [0, -3_600_000, 3_600_000, 7_200_000, -700, 700];
 
-/// A fleet in which the second number reaches one node after the other.
-async fn slow_nodes_ahead(count: usize) -> (MemoryNodes, Redlock) {
-    let (nodes, redlock) = nodes_ahead(count).await;
+/// Lets the second number reach one node after the other.
+fn slow_down(nodes: &MemoryNodes, count: usize) {
     let gates = [20, 30, 40, 50, 60].map(|delay| Gate::Slow(millis(delay)));
-    gate_all(&nodes, &gates[..count]);
+    gate_all(nodes, &gates[..count]);
     nodes.gate(1, Gate::Late(millis(30)));
-    (nodes, redlock)
 }
 
 /// Drops an attempt after `moment`, and returns on how many nodes its second number stood then.
@@ -86,15 +84,25 @@ fn all_granted(nodes: &MemoryNodes, count: usize) -> Vec<Fence> {
     (0..count).flat_map(|node| nodes.granted(node)).collect()
 }
 
-/// The next fence of a client whose clock is off, or jumps after the client has learned that it is right.
-async fn next_fence(nodes: &MemoryNodes, off: i64, jumps: bool) -> Fence {
-    let machine = nodes.from_elsewhere(if jumps { 0 } else { off });
-    let redlock = machine.redlock(Redlock::builder()).await;
-    if jumps {
+/// Another client, whose clock is `off`: from the beginning, or by a jump after it has learned that it is right.
+struct Rival {
+    machine: MemoryNodes,
+    redlock: Redlock,
+    off: i64,
+}
+
+impl Rival {
+    async fn start(nodes: &MemoryNodes, off: i64, jumps: bool) -> Self {
+        let machine = nodes.from_elsewhere(if jumps { 0 } else { off });
+        let redlock = machine.redlock(Redlock::builder()).await;
         redlock.lease("other").fenced().acquire().await.unwrap().release().await.unwrap();
-        machine.set_wall_clock(off);
+        Self { machine, redlock, off }
     }
-    redlock.lease("k").fenced().acquire().await.unwrap().fence().unwrap()
+
+    async fn fence(&self) -> Fence {
+        self.machine.set_wall_clock(self.off);
+        self.redlock.lease("k").fenced().acquire().await.unwrap().fence().unwrap()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +113,9 @@ async fn the_next_fence_is_above_a_second_number_that_was_cut_short() {
     {
         let mut cuts = BTreeSet::new();
         for (moment, lost) in (0..100).step_by(5).flat_map(|moment| [(moment, false), (moment, true)]) {
-            let (nodes, redlock) = slow_nodes_ahead(count).await;
+            let (nodes, redlock) = nodes_ahead(count).await;
+            let rival = Rival::start(&nodes, off, jumps).await;
+            slow_down(&nodes, count);
             let reached = drop_after(millis(moment), &nodes, &redlock, count).await;
             cuts.insert(reached);
             // What is on its way arrives all the same, or never; and then a minority is down that has not got it.
@@ -116,7 +126,7 @@ async fn the_next_fence_is_above_a_second_number_that_was_cut_short() {
             (0..count).for_each(|node| nodes.gate(node, Gate::Grant));
             tokio::time::sleep(millis(200)).await;
             let granted = all_granted(&nodes, count).into_iter().max();
-            let next = next_fence(&nodes, off, jumps).await;
+            let next = rival.fence().await;
             let what = format!("{count} nodes, {off} ms off, jumps: {jumps}, {moment} ms, lost: {lost}");
             assert!(Some(next) > granted, "{next} after {granted:?} on {reached} nodes: {what}");
         }
