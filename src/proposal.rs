@@ -58,7 +58,9 @@ impl Proposer {
     /// `None` if no number fits all.
     pub(crate) fn second(&self, now: u64, first: Option<u64>, answers: &[Unfit]) -> Option<u64> {
         let number = fit(first, answers)?;
-        self.highest.fetch_max(number, Ordering::Relaxed);
+        // Of a clock that had jumped ahead there is nothing to remember: each later number would not fit either.
+        let known = |highest: u64| Some(if highest > number + NEAR { number } else { highest.max(number) });
+        let _ = self.highest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, known);
         let ahead = i128::from(number) - i128::from(now);
         self.ahead.store(i64::try_from(ahead).unwrap_or(0), Ordering::Relaxed);
         Some(number)

@@ -133,3 +133,18 @@ async fn the_next_fence_is_above_a_second_number_that_was_cut_short() {
         assert!((0..=count / 2).all(|reached| cuts.contains(&reached)), "{count} nodes: {cuts:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_costs_one_second_round() {
+    for off in [-3_600_000, 3_600_000] {
+        let (nodes, redlock) = nodes(3).await;
+        redlock.lease("k").fenced().acquire().await.unwrap().release().await.unwrap();
+        nodes.set_wall_clock(off);
+        for _ in 0..5 {
+            redlock.lease("k").fenced().acquire().await.unwrap().release().await.unwrap();
+            tokio::time::sleep(millis(1)).await;
+        }
+        let grants = grants(&nodes, 0);
+        assert!(grants <= 1 + 5 + 1, "{off} ms off: {grants} grants for 6 leases");
+    }
+}
