@@ -108,6 +108,17 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_a_clock_that_had_jumped_ahead_is_forgotten_and_no_other() {
+        let (proposer, later) = (Proposer::default(), NOW + HOUR as u64);
+        assert_eq!(proposer.first(later, || Some(0)), later);
+        let second = proposer.second(later, None, &[Unfit { time: NOW, highest: 0 }]).unwrap();
+        assert_eq!(proposer.first(later, || None), second + 1);
+        let near = proposer.first(later + NEAR, || None);
+        let lower = proposer.second(later, None, &[Unfit { time: NOW + 1, highest: 0 }]).unwrap();
+        assert_eq!((lower, proposer.first(later, || None)), (near - NEAR + 1, near + 1));
+    }
+
+    #[test]
     fn an_answer_teaches_the_offset() {
         let proposer = Proposer::default();
         let wrong = proposer.first(NOW, || None);

@@ -167,12 +167,12 @@ fn without_any_postgresql_it_is_told_what_to_install() {
     assert_eq!(errors.lines().count(), 1, "{errors}");
 }
 
-/// Whether `url` has any schema whose name begins so.
+/// Whether the database has a schema of this name.
 async fn has_schema(url: &str, name: &str) -> bool {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
-    let like = "SELECT count(*) FROM pg_namespace WHERE starts_with(nspname, $1)";
-    let count: i64 = client.query_one(like, &[&name]).await.unwrap().get(0);
+    let named = "SELECT count(*) FROM pg_namespace WHERE nspname = $1";
+    let count: i64 = client.query_one(named, &[&name]).await.unwrap().get(0);
     drop(client);
     connection.await.unwrap().unwrap();
     count > 0
@@ -190,20 +190,25 @@ fn with_setting(url: &str, setting: &str) -> String {
 #[tokio::test]
 async fn nothing_stays_in_a_database_that_is_named_whether_the_example_fails_or_not() {
     let (url, _server) = postgres::server().await.unwrap();
-    let run = async |url: String| {
-        let run = move || run("advisory_lock", &[("DATABASE_URL", &url)]);
-        tokio::task::spawn_blocking(run).await.unwrap()
+    let run = async |url: &str| {
+        let mut command = command("fenced_writes");
+        command.env("DATABASE_URL", url).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        // Others may be at work in the same database.
+        let schema = format!("leasehold_example_{}", child.id());
+        let output = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap()).await.unwrap();
+        assert!(!has_schema(url, &schema).await, "{schema}: {}", text(&output.stderr));
+        output
     };
-    let output = run(url.clone()).await;
+    let output = run(&url).await;
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains(", of DATABASE_URL; "), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains(", of DATABASE_URL"), "{}", text(&output.stdout));
     // No table can be created.
-    let output = run(with_setting(&url, "default_tablespace=pg_global")).await;
+    let output = run(&with_setting(&url, "default_tablespace=pg_global")).await;
     assert_eq!(output.status.code(), Some(1));
     let errors = text(&output.stderr);
     assert!(errors.starts_with("error: "), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
-    assert!(!has_schema(&url, "leasehold_example_").await);
 }
 
 #[tokio::test]
