@@ -1,7 +1,7 @@
 //! The examples run to their ends, and what they tell is what they are there to show. `quickstart` is not among
 //! them: it needs the masters of `docker-compose.yml`.
 
-#[allow(dead_code, unreachable_pub)] // as the examples use it
+#[allow(dead_code)] // what the examples alone use
 #[path = "../examples/common/postgres.rs"]
 mod postgres;
 #[allow(dead_code)]
