@@ -59,7 +59,7 @@ fn assert_all_was_done(summary: &Summary) {
     assert!(never.is_empty(), "no node had {never:?}");
     for blow in ["killed", "stopped", "continued"] {
         let count = summary.count(blow);
-        assert!(count >= 5, "workers were {blow} {count} times");
+        assert!(count >= 3, "workers were {blow} {count} times");
     }
 }
 
