@@ -112,6 +112,9 @@ mod release;
 mod request;
 mod retry;
 mod sabotage;
+#[cfg(test)]
+#[path = "../tests/scripts/mod.rs"]
+mod scripts;
 mod seats;
 #[cfg(test)]
 #[path = "../tests/simulation/mod.rs"]
