@@ -5,34 +5,50 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, TestError, TestRunner};
 
 use super::case::{Case, Verb, cases};
 use super::twins::{agree, standing_in};
 use super::*;
 use crate::node::{Command, Vote};
+use crate::sabotage::{self, Sabotage};
 use crate::testing::Store;
 use crate::token::Token;
 
 const CASES: u32 = 3_000;
-/// What is granted in so many words: all have a yes and a no, a grant has a number too.
+/// So many are there: each command has a yes and a no, a grant a number too.
 const ANSWERS: usize = 6 * 2 + 1;
-/// The nodes' expiry is in whole milliseconds, by a time that they look up now and then.
+/// Servers count expiries in whole milliseconds, by a time that they look up now and then.
 const COARSE: Duration = Duration::from_millis(100);
 
 #[test]
 fn a_server_does_with_each_command_what_a_node_in_memory_does() {
+    let seen = compare(&Twins::start()).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(seen.len(), ANSWERS, "too little happens: {seen:?}");
+}
+
+#[test]
+fn a_node_in_memory_that_drops_a_rule_is_noticed() {
+    use Sabotage::{FenceAheadOfHighest, FenceByClientClock, OldTtlOnSecondRound, PlainDelete};
     let twins = Twins::start();
+    for rule in [FenceAheadOfHighest, FenceByClientClock, OldTtlOnSecondRound, PlainDelete] {
+        sabotage::switch(Some(rule));
+        let noticed = compare(&twins).is_err();
+        sabotage::switch(None);
+        assert!(noticed, "{rule:?}");
+    }
+}
+
+/// Plays case after case until one differs. Returns which answers there were.
+fn compare(twins: &Twins) -> Result<BTreeSet<(Verb, &'static str)>, TestError<Case>> {
     let seen = RefCell::new(BTreeSet::new());
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&cases(), |case| {
-        let vote = twins.wait(play(&twins, &case))?;
+    TestRunner::new(config).run(&cases(), |case| {
+        let vote = twins.wait(play(twins, &case))?;
         seen.borrow_mut().insert((case.verb, word(vote)));
         Ok(())
-    });
-    outcome.unwrap_or_else(|failure| panic!("{failure}"));
-    let seen = seen.into_inner();
-    assert_eq!(seen.len(), ANSWERS, "too little happens: {seen:?}");
+    })?;
+    Ok(seen.into_inner())
 }
 
 fn word(vote: Vote) -> &'static str {
@@ -63,11 +79,10 @@ async fn play(twins: &Twins, case: &Case) -> Result<Vote, TestCaseError> {
     let agrees = expected.iter().any(|(told, stands)| *told == vote && agree(stands, &standing, slack));
     prop_assert!(
         agrees,
-        "{:#?} at {}\nserver: {:?} {:#?}\nmemory: {:#?}",
-        command,
+        "when TIME was {} to {}\nthe server: {:?}\nin memory: {:?}",
         before,
-        vote,
-        standing,
+        after,
+        (vote, standing),
         expected
     );
     Ok(vote)
