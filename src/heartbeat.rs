@@ -89,7 +89,7 @@ impl Heartbeat {
             let mut deadline = hold.lock().deadline.before(TIMER_SLACK);
             let beat_ends = self.beat.as_ref().map(|beat| beat.until);
             if sabotage::has(Sabotage::LossAfterRetry) {
-                deadline = beat_ends.map_or(deadline, |ends| ends.after(TIMER_SLACK));
+                deadline = beat_ends.map_or(deadline, |ends| ends.after(Duration::from_secs(60)));
             }
             tokio::select! {
                 biased;

@@ -64,6 +64,8 @@ fn a_record_of_another_type_is_an_error_and_left_as_it_is() {
         assert_eq!(with_a_hash(&twins, &last, Verb::Grant, keys, form), wrong);
         assert_eq!(size(&twins), 1, "nothing is granted");
         assert_eq!(with_a_hash(&twins, &last, Verb::HealFenced, keys, form), wrong);
+        let there: u64 = twins.wait(twins.ask(&[b"EXISTS", &key(0), &key(keys - 1)]));
+        assert_eq!(there, 0, "no key is put back");
     }
 }
 

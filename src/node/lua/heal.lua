@@ -11,9 +11,12 @@ for i = 1, n do
   end
 end
 for i = 1, n do
-  redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2])
+  -- Before the keys: one of another type is an error, and sets nothing then.
   if (tonumber(redis.call('GET', KEYS[n + i])) or 0) < tonumber(ARGV[3]) then
     redis.call('SET', KEYS[n + i], ARGV[3], 'PX', ARGV[4])
   end
+end
+for i = 1, n do
+  redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2])
 end
 return 1
