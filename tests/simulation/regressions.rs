@@ -45,11 +45,15 @@ fn world(seed: u64, clients: Vec<ClientPlan>, faults: Vec<Fault>) -> World {
     }
 }
 
+fn holds(world: &World) {
+    let played = play(world, None, true);
+    assert!(played.violation.is_none(), "{}", played.history);
+}
+
 fn is_mended(world: &World, by: Sabotage, breach: Breach) {
     let without = play(world, Some(by), false).violation;
     assert_eq!(without.map(|violation| violation.breach), Some(breach), "the world shows it no more");
-    let with = play(world, None, true);
-    assert!(with.violation.is_none(), "{}", with.history);
+    holds(world);
 }
 
 /// Two clients find a new fleet. One of them has heard it twice of two nodes, and the third does not answer it
@@ -67,4 +71,15 @@ fn a_fleet_is_not_new_by_what_was_said_before_the_last_node_connected_anew() {
     let clients = vec![client(&[Step { pause: 150, ..STEP }]), client(&[STEP])];
     let world = world(3_037_744_414_226_983_392, clients, faults);
     is_mended(&world, Sabotage::NewFleetStale, Breach::Overlap);
+}
+
+/// A client takes a key while a node is down, is stopped before its heartbeat starts, and goes on after the end
+/// of validity.
+#[test]
+fn a_heartbeat_that_starts_after_the_end_of_validity_puts_nothing_back() {
+    let faults = vec![
+        Fault { at: 140, what: Trouble::Crash { node: 0, time: 100, memory: Memory::All } },
+        Fault { at: 600, what: Trouble::Pause { client: 0, time: 4_000 } },
+    ];
+    holds(&world(0, vec![client(&[Step { pause: 150, heartbeat: true, hold: 20_000, ..STEP }])], faults));
 }
