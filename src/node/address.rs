@@ -39,7 +39,7 @@ impl Address {
             let reason = "`#` is not used in addresses; in a password write it as %23";
             return Err(bad(reason.to_owned()));
         }
-        if url.scheme() != "unix" && url.query().is_some() {
+        if !url.scheme().ends_with("unix") && url.query().is_some() {
             let reason =
                 "`?` is for unix:// alone; a database is /n behind the port, and in a password `?` is %3F";
             return Err(bad(reason.to_owned()));
@@ -121,6 +121,7 @@ mod tests {
         assert_eq!(shown("redis://[::1]:7001/2"), "[::1]:7001");
         assert_eq!(shown("redis://Master.Example:7001"), "master.example:7001");
         assert_eq!(shown("unix:///run/redis.sock?db=3"), "unix:/run/redis.sock");
+        assert_eq!(Address::parse("redis+unix:///run/redis.sock?db=3").unwrap().login.db(), 3);
         let address = Address::parse("redis://us%40er:p%3Aa%2Fs%23s@h:1/5").unwrap();
         assert_eq!(address.login.username(), Some("us@er"));
         assert_eq!(address.login.password(), Some("p:a/s#s"));
