@@ -126,7 +126,7 @@ impl<'a> Supervisor<'a> {
                     return if in_time { None } else { Some(trouble) };
                 }
                 Some(()) = self.children.recv() => {}
-                signal = self.signals.next() => self.pass_on(signal),
+                signal = self.signals.next() => self.send(signal),
                 Some(()) = self.suspends.recv() => {
                     self.terminal.suspend(&self.group, false);
                     self.resume();
@@ -153,7 +153,7 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 biased;
                 _ = self.watch.trouble() => return false,
-                signal = self.signals.next() => self.pass_on(signal),
+                signal = self.signals.next() => self.send(signal),
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
@@ -165,8 +165,6 @@ impl<'a> Supervisor<'a> {
         let begun = now();
         if !self.watch.kill_in(Duration::ZERO).is_zero() {
             self.send(Signal::TERM);
-            // Who stands still could not end itself.
-            self.send(Signal::CONT);
         }
         self.say(message);
         let mut killed = None;
@@ -194,22 +192,22 @@ impl<'a> Supervisor<'a> {
             }
             tokio::select! {
                 biased;
-                signal = self.signals.next(), if killed.is_none() => self.pass_on(signal),
+                signal = self.signals.next(), if killed.is_none() => self.send(signal),
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Passes on what this process was sent. What is to end a command that stands still also wakes it: the
-    /// lease would else be kept for as long as it stands.
-    fn pass_on(&mut self, signal: Signal) {
-        self.send(signal);
+    /// What is to end a command that stands still also wakes it: the lease would else be kept for as long as it
+    /// stands.
+    fn send(&mut self, signal: Signal) {
+        self.send_alone(signal);
         if matches!(signal, Signal::HUP | Signal::TERM) {
-            self.send(Signal::CONT);
+            self.send_alone(Signal::CONT);
         }
     }
 
-    fn send(&mut self, signal: Signal) {
+    fn send_alone(&mut self, signal: Signal) {
         if let Err(error) = self.group.send(signal) {
             let name = signal.as_raw();
             let hint = if error == Errno::PERM { "; does it run as another user?" } else { "" };

@@ -119,27 +119,24 @@ impl Client {
             _ => tokio::time::timeout(millis(step.hold), kept).await.ok(),
         };
         if let Some(lost) = lost {
-            self.network.ledger.gone(token.as_str());
             self.network.ledger.count(|counts| counts.lost += 1);
             self.note(|| format!("loses {name}: {lost}"));
         }
+        self.network.ledger.gone(token.as_str());
         match step.end {
             End::Release => {
                 self.note(|| format!("releases {name}"));
-                self.network.ledger.gone(token.as_str());
                 let released = give_up(lease.release(), step.cut_short).await;
                 self.network.ledger.count(|counts| counts.cut_short[1] += u64::from(released.is_none()));
                 self.note(|| format!("released {name}: {released:?}"));
             }
             End::Drop | End::Keep => {
                 self.note(|| format!("drops {name}"));
-                self.network.ledger.gone(token.as_str());
                 drop(lease);
             }
             End::Detach => {
                 let left = lease.detach();
-                self.network.ledger.detached(&self.process, token.as_str(), left);
-                self.network.ledger.gone(token.as_str());
+                self.network.ledger.detached(token.as_str(), left);
                 self.note(|| format!("leaves {name} for {left:?}"));
             }
         }

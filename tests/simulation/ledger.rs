@@ -174,13 +174,12 @@ impl Ledger {
     }
 
     /// The lease with `token` was left to run out within `left` by its holder's clock.
-    pub(crate) fn detached(&self, process: &Arc<Process>, token: &str, left: Duration) {
+    pub(crate) fn detached(&self, token: &str, left: Duration) {
         let mut state = self.lock();
-        let name = format!("c{} {}", process.client, short(token));
         if let Some(attempt) = state.attempts.get_mut(token) {
             attempt.2 = true;
         }
-        if let Some(entry) = state.entries.iter_mut().find(|entry| entry.name == name) {
+        if let Some(entry) = state.entries.iter_mut().find(|entry| entry.token == token) {
             let Clock::Virtual(clock) = &entry.clock else { return };
             entry.detached = Some(Instant::now() + clock.truly(left));
         }

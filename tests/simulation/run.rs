@@ -68,8 +68,7 @@ async fn live(network: &Arc<Network>, world: &Arc<World>) {
         network.ledger.broken(Breach::Stuck, "a client never ends".to_owned());
         return;
     };
-    let clients = clients.into_iter().filter(|client| !client.process().is_dead());
-    let clients: Vec<Client> = clients.collect();
+    let clients: Vec<Client> = clients.into_iter().filter(|client| !client.process().is_dead()).collect();
     nemesis::heal_a_quorum(network, world.seed);
     everything_is_won(network, world).await;
     nemesis::heal(network);
